@@ -99,9 +99,9 @@ LOGITLESS_C_API logitless_status logitless_context_set(logitless_context* contex
 typedef struct logitless_communicator {
   int32_t rank; /**< the index of this rank, in [0, size) */
   int32_t size; /**< the number of ranks */
-  /** Each rank sends `bytes` bytes to all; those of rank r arrive at all + r * bytes. */
+  /** Sends `bytes` bytes at `mine` to every rank, and receives rank r's bytes at all + r * bytes. */
   int (*all_gather)(void* user, const void* mine, void* all, size_t bytes);
-  /** Sends the bytes at mine + r * bytes to rank r, and receives those of rank r at theirs + r * bytes. */
+  /** Sends the `bytes` bytes at mine + r * bytes to rank r, and receives rank r's bytes at theirs + r * bytes. */
   int (*all_to_all)(void* user, const void* mine, void* theirs, size_t bytes);
   void* user; /**< passed to the functions */
 } logitless_communicator;

@@ -29,9 +29,9 @@ enum class Reduction {
 template <>
 inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 
-/// Values worth logging besides the loss. NaN: not requested.
+/// Metrics worth logging. NaN: not requested.
 struct CrossEntropyMetrics {
-  int64_t tokens = 0;     ///< tokens that take part
+  int64_t tokens = 0;     ///< active tokens
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss, dft and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
   /// The z-loss part of `loss`: reduced, and times loss_scale.
@@ -44,13 +44,13 @@ struct CrossEntropyMetrics {
 /// The loss, and per-token values.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N], before reduction: loss_scale (nll_i + z_i), times p_i with dft; 0 for rows that take no part.
+  /// [N], before reduction: loss_scale (nll_i + z_i), times p_i with dft; 0 for ignored rows.
   std::vector<double> per_token_loss;
-  std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 for rows that take no part
+  std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 for ignored rows
   std::vector<double> per_token_lse;    ///< [N], TokenStats::lse
   /// [N], TokenStats::argmax; empty without want_accuracy.
   std::vector<int64_t> per_token_argmax;
-  CrossEntropyMetrics metrics;  ///< over the tokens that take part
+  CrossEntropyMetrics metrics;  ///< over the active tokens
   Plan plan;                    ///< what ran
 };
 
@@ -59,16 +59,16 @@ struct CrossEntropyResult {
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
-///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (or both / num_items_in_batch, where given)
+///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (or both / num_items_in_batch, if given)
 ///
-/// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. An empty
+/// The sums over i run over the active tokens. loss_scale multiplies loss and gradients. An empty
 /// mean is 0, and so are its gradients: both parts without tokens, and the nll part if Σ W_y = 0. Under
 /// kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API CrossEntropy {
   using Result = CrossEntropyResult;                     ///< result type of the verbs
   static constexpr const char* kName = "cross_entropy";  ///< on every surface
   ConstTensor targets = {};                              ///< token ids, [N] or [B, T], int32 or int64
-  TokenOptions token = {};                               ///< which rows take part, and how log-probabilities are taken
+  TokenOptions token = {};                               ///< which rows are active, and how log-probabilities are taken
   Reduction reduction = Reduction::kMean;                ///< how the per-token losses are reduced
   double label_smoothing = 0;                            ///< ε in [0, 1]
   double z_loss = 0;                                     ///< λ >= 0, finite

@@ -24,7 +24,7 @@ namespace logitless {
 
 /// What a mean is taken over.
 enum class MeanOver {
-  kTokens,         ///< Σ_i loss_i / tokens that take part
+  kTokens,         ///< Σ_i loss_i / active tokens
   kSequences,      ///< Σ_i loss_i / sequences, including those without a token ("batchmean")
   kSequenceMeans,  ///< the mean over sequences of the mean over their tokens
 };
@@ -33,9 +33,9 @@ enum class MeanOver {
 template <>
 inline constexpr std::array kNamesOf<MeanOver> = {"tokens", "sequences", "sequence_means"};
 
-/// Means over the tokens that take part. NaN: not requested.
+/// Means over the active tokens. NaN: not requested.
 struct DistillationMetrics {
-  int64_t tokens = 0;          ///< tokens that take part
+  int64_t tokens = 0;          ///< active tokens
   double mean_divergence = 0;  ///< without weight, T² and loss_scale
   /// Mean of Σ_v min(s_v, t_v), the share of tokens that speculative decoding accepts.
   double mean_acceptance = 0;
@@ -45,7 +45,7 @@ struct DistillationMetrics {
   double mean_teacher_entropy = std::numeric_limits<double>::quiet_NaN();  ///< of the teacher, in nats
 };
 
-/// The loss, and per-token values. Vectors are [N] and hold 0 for rows that take no part.
+/// The loss, and per-token values. Vectors are [N] and hold 0 for ignored rows.
 struct DistillationResult {
   double loss = 0;                                ///< reduced as the options say; under kNone the sum of per_token_loss
   std::vector<double> per_token_loss;             ///< loss_scale · loss_i, before reduction
@@ -55,7 +55,7 @@ struct DistillationResult {
   std::vector<double> per_token_agreement;        ///< 1 if both have the same argmax, else 0; with want_agreement
   std::vector<double> per_token_entropy;          ///< of the student, with want_entropy
   std::vector<double> per_token_teacher_entropy;  ///< with want_entropy
-  DistillationMetrics metrics;                    ///< over the tokens that take part
+  DistillationMetrics metrics;                    ///< over the active tokens
   Plan plan;                                      ///< what ran
 };
 
@@ -81,11 +81,11 @@ struct LOGITLESS_API Distillation {
   /// the rank's slice. The student's own head may be passed here too; it is not copied, and costs one more
   /// product.
   Logits teacher = {};
-  /// [N] or [B, T], int32 or int64: which rows take part, and the labels of the hard cross-entropy. Absent:
-  /// all rows take part.
+  /// [N] or [B, T], int32 or int64: which rows are active, and the labels of the hard cross-entropy. Absent:
+  /// all rows are active.
   ConstTensor targets = {};
   Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
-  /// Which rows take part, and the student's temperature, which scales logits here.
+  /// Which rows are active, and the student's temperature, which scales logits here.
   TokenOptions token = {};
   /// The teacher's temperature; unset: the student's, token by token.
   std::optional<double> teacher_temperature = {};

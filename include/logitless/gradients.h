@@ -17,7 +17,7 @@ namespace logitless {
 enum class BackwardMode {
   kExact,  ///< from all vocabulary entries
   /// From randomly drawn segments of 64 vocabulary entries per row. A segment whose share of the gradient is
-  /// m is drawn with probability q = min(1, m / θ) and its gradient divided by q, so every element of every
+  /// m is drawn with probability q = min(1, m / θ) and its gradient divided by q, so every
   /// gradient is unbiased. Segments that hold a target or another id of the row are always kept. Each row is
   /// sampled systematically (one random number per row).
   kSampled,
@@ -32,9 +32,9 @@ inline constexpr std::array kNamesOf<BackwardMode> = {"exact", "sampled", "certi
 
 /// Options of the backward pass. kSampled and kCertified work for hidden states and a head, with losses whose
 /// token gradients are with respect to logp, lse, cross and a divergence; other calls are refused. They run
-/// as two pass and store N V / 64 float32 numbers between the passes (twice as many with a teacher). If the
-/// workspace has no room for them, or if so many segments would be kept that it does not pay, gradients are
-/// exact and Plan::kept_share is 1. Sources: docs/sampled-gradients.md.
+/// as two pass and store N V / 64 float32 numbers between the passes (twice as many with a teacher).
+/// Gradients are exact, with Plan::kept_share 1, if the workspace has no room for these numbers, or if too
+/// many segments would be kept to save time. Sources: docs/sampled-gradients.md.
 struct BackwardOptions {
   BackwardMode mode = BackwardMode::kExact;  ///< how gradients are computed
   /// kSampled: the expected error of d_hidden or d_weight, whichever is larger, relative to the exact
@@ -82,7 +82,7 @@ using WeightGradientSink = std::function<void(int64_t first, int64_t count, cons
 /// has the type of its sums (float32; for float64 inputs float64, and no other type) or of its input; 16-bit
 /// outputs are summed in float32 and rounded to nearest even once, at the end.
 struct Gradients {
-  /// Same shape as hidden, with strides of its own; no two rows may overlap. Rows that take no part get zeros
+  /// Same shape as hidden, with strides of its own; no two rows may overlap. Ignored rows get zeros
   /// (or keep their content when accumulating).
   Tensor d_hidden = {};
   Tensor d_weight = {};       ///< [V, H], stored as weight is
@@ -92,7 +92,7 @@ struct Gradients {
   Tensor d_lora_states = {};  ///< [N, r], for LoraAdapter::states
   /// The only gradient of finished logits: same shape, same type or float32 (for float64 logits float64
   /// only). Either a buffer that overlaps no input, or exactly the logits themselves (same pointer, type and
-  /// strides: in place). Rows may not overlap. Always overwritten; rows that take no part get zeros.
+  /// strides: in place). Rows may not overlap. Always overwritten; ignored rows get zeros.
   Tensor d_logits = {};
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; not used with a sink

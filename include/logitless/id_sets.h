@@ -49,7 +49,7 @@ struct IdSets {
 enum class NormaliseOver {
   kVocabulary,  ///< the whole vocabulary: log p_iv
   /// The distinct ids of the row's set (a repeated id counts once). Only the head's rows of these ids are
-  /// read; there is no pass over the vocabulary.
+  /// read, without a pass over the vocabulary.
   kSet,
 };
 
@@ -79,14 +79,14 @@ struct IdLogpsResult {
 ///     dL/da_iv = Σ_{e of v} γ_e − p_iv Σ_{e of row i} γ_e       kSet: 0 where v is not in the set
 ///
 /// Under kSet, d_hidden is summed in the order of the ids, and d_weight and d_bias in the order of the rows,
-/// 16 at a time: neither the number of threads nor the budget changes their bits. run() computes no
-/// gradients, because there is no loss.
+/// 16 at a time: neither the number of threads nor the budget changes their bits. run() has no loss,
+/// so it computes no gradients.
 struct LOGITLESS_API IdLogps {
   using Result = IdLogpsResult;                               ///< result type of the verbs
   static constexpr const char* kName = "id_logps";            ///< on every surface
   IdSets sets = {};                                           ///< the ids of each row
   NormaliseOver normalise_over = NormaliseOver::kVocabulary;  ///< see above
-  /// How log-probabilities are taken. The sets say which rows take part and belong to the positions that
+  /// How log-probabilities are taken. The sets say which rows are active and belong to the positions that
   /// predict them, so ignore_index and shift are not used.
   TokenOptions token = {};
 };

@@ -36,8 +36,8 @@ inline constexpr std::array kNamesOf<PlanKind> = {"auto", "forward_only", "one_p
 /// sizes in bytes depend on the number of threads; the bits of all results do not.
 struct LOGITLESS_API Plan {
   PlanKind kind = PlanKind::kForwardOnly;  ///< the plan that runs; never kAuto
-  int64_t tokens = 0;                      ///< N, including rows that take no part
-  int64_t active_rows = 0;                 ///< rows that take part (target not ignored)
+  int64_t tokens = 0;                      ///< N, including ignored rows
+  int64_t active_rows = 0;                 ///< rows whose target is not ignored
   int64_t hidden_size = 0;                 ///< H
   int64_t vocab_size = 0;                  ///< V
   int64_t row_tile = 0;                    ///< maximum rows of a logits tile; 0 for finished logits
@@ -52,7 +52,7 @@ struct LOGITLESS_API Plan {
   std::string gemm_library;
   DType gradient_dtype = DType::kFloat32;  ///< type of dL/dlogits in the gradient products
   int gradient_terms = 1;                  ///< terms of dL/dlogits in the gradient products
-  int threads = 1;                         ///< threads that can work with the tiles that fit
+  int threads = 1;                         ///< threads that work, at most one per tile in memory
   int tiles_alive = 1;                     ///< logits tiles in memory at once
   /// The most memory that the call allocates for tiles, widened tiles, gathered rows, accumulators and
   /// partial statistics. Per-token vectors (statistics, row lists) are not included: below 220 bytes per

@@ -57,7 +57,7 @@ enum class PolicyAggregation {
 enum class TrustRegion {
   kDefault,  ///< tv for dppo, none for the others
   kNone,     ///< all tokens
-  kTv,       ///< p − p_old within the bound that the advantage's sign pushes towards (DPPO, TV)
+  kTv,       ///< p − p_old at most the upper bound if A > 0, at least minus the lower one otherwise (DPPO, TV)
   kTvBoth,   ///< p − p_old within both bounds (prime-rl's ipo)
   kKl,       ///< like kTv, with the KL of two outcomes: the token, and any other (DPPO, KL)
 };
@@ -78,14 +78,15 @@ enum class ImportanceLevel {
   kSequence,  ///< GSPO: the geometric mean of a sequence's token ratios
 };
 
-/// What r = exp(old − sampling) does to a token's loss when the sampler differs from the trainer.
+/// How r = exp(old − sampling) corrects a token's loss if the sampler differs from the trainer. The bounds
+/// are sampler_clip_min and sampler_clip_max.
 enum class SamplerCorrection {
-  kNone,
-  kTokenTruncate,
-  kTokenMask,
-  kSequenceTruncate,
-  kSequenceMask,
-  kGeometricMask,  ///< weight r per token, if the geometric mean of its sequence's r is within the bounds
+  kNone,              ///< no correction
+  kTokenTruncate,     ///< weight r, clamped to the bounds
+  kTokenMask,         ///< weight r; 0 outside the bounds
+  kSequenceTruncate,  ///< like kTokenTruncate, with the product of the sequence's r
+  kSequenceMask,      ///< like kTokenMask, with the product of the sequence's r
+  kGeometricMask,     ///< weight r per token; 0 if the geometric mean of its sequence's r is outside the bounds
 };
 
 /// The log-probability that the teacher's is compared with in the advantage.
@@ -122,9 +123,9 @@ inline constexpr std::array kNamesOf<SamplerCorrection> = {
 template <>
 inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampling"};
 
-/// Means over the tokens that take part (docs/losses-policy.md, "Metrics"). NaN: undefined or not requested.
+/// Means over the active tokens (docs/losses-policy.md, "Metrics"). NaN: undefined or not requested.
 struct PolicyMetrics {
-  int64_t tokens = 0;                                            ///< tokens that take part
+  int64_t tokens = 0;                                            ///< active tokens
   double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
   /// The share of tokens clipped at the lower bound.
   double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();
@@ -141,10 +142,10 @@ struct PolicyMetrics {
 /// The loss, and per-token values.
 struct PolicyResult {
   double loss = 0;  ///< after normaliser and loss_scale
-  /// [N], ℓ_i before normaliser and loss_scale; 0 for tokens that take no part.
+  /// [N], ℓ_i before normaliser and loss_scale; 0 for ignored tokens.
   std::vector<double> per_token_loss;
-  std::vector<double> per_token_logps;  ///< [N], 0 for tokens that take no part
-  PolicyMetrics metrics;                ///< over the tokens that take part
+  std::vector<double> per_token_logps;  ///< [N], 0 for ignored tokens
+  PolicyMetrics metrics;                ///< over the active tokens
   Plan plan;                            ///< what ran
 };
 
@@ -153,7 +154,7 @@ struct PolicyResult {
 /// covariances.
 ///
 /// [N] vectors may also be [B, T]. All except chosen_ids are float32, float64, bfloat16 or float16, and
-/// contiguous. Entries of tokens whose mask is 0 are never read. The sequences are those of the logits.
+/// contiguous. Entries of tokens whose mask is 0 are never read. The logits define the sequences.
 struct LOGITLESS_API PolicyLoss {
   using Result = PolicyResult;                         ///< result type of the verbs
   static constexpr const char* kName = "policy_loss";  ///< on every surface
@@ -166,16 +167,16 @@ struct LOGITLESS_API PolicyLoss {
   /// [B]: the sequence is a good one if this is above 0. Required by topr and positive_nll_weight, otherwise
   /// refused.
   ConstTensor scores = {};
-  std::span<const uint8_t> mask = {};               ///< [N], 0: the token takes no part; empty: all take part
+  std::span<const uint8_t> mask = {};               ///< [N], 0: the token is ignored; empty: all are active
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< whether `advantages` is per sequence or per token
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), including the chosen
   /// one; absent: all ids. The policy's log-probabilities are then normalised over the kept ids only, as the
-  /// sampler's were: only their rows of the head are read, and there is no pass over the vocabulary. Supports
+  /// sampler's were: only their rows of the head are read, without a pass over the vocabulary. Supports
   /// neither entropies nor a cut vocabulary.
   IdSets kept = {};
 
   PolicyLossType loss_type = PolicyLossType::kGrpo;  ///< loss and normaliser
-  /// How log-probabilities are taken. The mask says which rows take part, and chosen_ids belong to the
+  /// How log-probabilities are taken. The mask says which rows are active, and chosen_ids belong to the
   /// positions that predict them, so ignore_index and shift are not used.
   TokenOptions token = {};
 
@@ -186,7 +187,7 @@ struct LOGITLESS_API PolicyLoss {
   std::optional<double> epsilon_low = {};
   /// >= 0. Unset: 0.3 (gmpo: 0.4). For cispo and dppo this is the upper bound itself; unset: 5 and 3.
   std::optional<double> epsilon_high = {};
-  /// Two-sided clipping: the largest ratio on the unclipped side; positive.
+  /// Two-sided clipping: the upper bound of the ratio where the advantage is negative; positive.
   std::optional<double> delta = {};
   /// Log ratios are clamped to ±log_ratio_clamp, with no gradient outside. In (0, 300]; nullopt means 300, so
   /// that no weight overflows a float64. Above about 80, float32 gradients may overflow.
@@ -198,7 +199,8 @@ struct LOGITLESS_API PolicyLoss {
 
   double entropy_bonus = 0;           ///< weight of the mean entropy, subtracted from the loss; finite
   double top_entropy_quantile = 1.0;  ///< in (0, 1]: share of tokens, by entropy, that keep their loss
-  /// Drops sequences with A < 0 whose mean drift is above this.
+  /// Drops sequences with A < 0 whose mean of sampling − logp (old − logp without sampling_logps) is above
+  /// this.
   std::optional<double> off_policy_mask_threshold = {};
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< any other than kNone needs sampling_logps
@@ -233,12 +235,12 @@ struct LOGITLESS_API PolicyLoss {
   std::optional<int64_t> max_completion_length = {};
   /// Divides a mean over sequences in place of their number. Positive.
   std::optional<double> num_sequences = {};
-  /// Whether a mean over sequences counts sequences without a token that takes part; must be true with
+  /// Whether a mean over sequences counts sequences without active tokens; must be true with
   /// num_sequences.
   bool count_empty_sequences = true;
 
-  double sapo_temperature_pos = 1.0;   ///< positive
-  double sapo_temperature_neg = 1.05;  ///< positive
+  double sapo_temperature_pos = 1.0;   ///< where the advantage is positive; > 0
+  double sapo_temperature_neg = 1.05;  ///< elsewhere; > 0
   double vespo_k_pos = 2.0;            ///< k where the advantage is >= 0
   double vespo_lambda_pos = 3.0;       ///< λ where the advantage is >= 0
   double vespo_k_neg = 3.0;            ///< k where the advantage is below 0
@@ -246,9 +248,8 @@ struct LOGITLESS_API PolicyLoss {
   double dro_tau = 0.1;                ///< dro: twice the weight of (logp − old)²; >= 0
   double topr_weight_pos = 1.0;        ///< topr, where the score is above 0; >= 0
   double topr_weight_neg = 1.0;        ///< topr elsewhere; >= 0
-  /// clip_cov, kl_cov: the share of tokens that they choose, in (0, 1]. kl_cov chooses the largest
-  /// covariances, on ties the first. If only two tokens take part, theirs are equal up to rounding, and
-  /// rounding decides.
+  /// clip_cov, kl_cov: the share of tokens to choose, in (0, 1]. kl_cov chooses the largest covariances, on
+  /// ties the first. The covariances of a batch of two tokens are equal up to rounding, so rounding decides.
   double cov_share = 0.0002;
   double cov_low = 1.0;        ///< clip_cov chooses among covariances above this
   double cov_high = 5.0;       ///< and below this

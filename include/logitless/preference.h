@@ -60,7 +60,7 @@ enum class KtoLossType {
 
 /// What per-sequence reference log-probabilities are.
 enum class SequenceLogps {
-  kSums,      ///< sums of log-probabilities over the tokens that take part
+  kSums,      ///< sums of log-probabilities over the active tokens
   kAverages,  ///< these sums, divided by the number of those tokens
 };
 
@@ -81,11 +81,11 @@ inline constexpr std::array kNamesOf<SequenceLogps> = {"sums", "averages"};
 /// Returns whether the loss needs a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLossType loss);
 
-/// Means over the pairs that take part; NaN without any.
+/// Means over the active pairs; NaN without any.
 struct PreferenceMetrics {
-  int64_t pairs = 0;   ///< pairs that take part: both sequences have a token that does
-  int64_t tokens = 0;  ///< tokens of these pairs
-  double chosen_reward = std::numeric_limits<double>::quiet_NaN();    ///< of the chosen sequences
+  int64_t pairs = 0;                                                ///< active pairs: both sequences have active tokens
+  int64_t tokens = 0;                                               ///< tokens of these pairs
+  double chosen_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the chosen sequences
   double rejected_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the rejected sequences
   double margin = std::numeric_limits<double>::quiet_NaN();           ///< chosen minus rejected reward
   double accuracy = std::numeric_limits<double>::quiet_NaN();         ///< share of pairs with a positive margin
@@ -100,8 +100,8 @@ struct PreferenceResult {
   double loss = 0;  ///< weighted losses and likelihood, times loss_scale
   /// [2B], sums (averages with average_log_prob, or with orpo or simpo), weighted with ld_alpha.
   std::vector<double> sequence_logps;
-  std::vector<double> per_token_logps;  ///< [N], 0 for tokens that take no part
-  PreferenceMetrics metrics;            ///< over the pairs that take part
+  std::vector<double> per_token_logps;  ///< [N], 0 for ignored tokens
+  PreferenceMetrics metrics;            ///< over the active pairs
   Plan plan;                            ///< what ran for the policy
 };
 
@@ -113,7 +113,7 @@ struct LOGITLESS_API PreferenceLoss {
   ConstTensor targets = {};                                ///< token ids, [N] or [B, T], int32 or int64
   /// The reference's log-probabilities, float32, float64, bfloat16 or float16: per sequence (sums or
   /// averages, see ref_logps_are) or per token, see ref_logps_per. Either this or `reference` is required if
-  /// a loss needs a reference; otherwise both are refused. Entries of tokens and sequences that take no part
+  /// a loss needs a reference; otherwise both are refused. Entries of ignored tokens and sequences
   /// are not read.
   ConstTensor ref_logps = {};
   EntriesPer ref_logps_per = EntriesPer::kBySize;  ///< whether ref_logps is per sequence or per token
@@ -132,31 +132,31 @@ struct LOGITLESS_API PreferenceLoss {
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
   double discopop_tau = 0.05;  ///< positive and finite
   double simpo_gamma = 0.5;    ///< finite
-  /// Any other than kReverseKl only with sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop and
-  /// sft.
+  /// Values other than kReverseKl work only with sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust,
+  /// discopop and sft.
   FDivergence f_divergence = FDivergence::kReverseKl;
-  double f_alpha = 0.5;  ///< the α of kAlpha, finite; any other than 0.5 needs kAlpha
+  double f_alpha = 0.5;  ///< the α of kAlpha, finite; a value other than 0.5 needs kAlpha
   /// LD-DPO: the weight of a sequence's tokens beyond the length of the pair's shorter one, in [0, 1]. A
   /// reference must then be per token, or states and a head.
   std::optional<double> ld_alpha = {};
-  /// WPO: weight a pair's loss by the policy's probability of both sequences, without gradient. Not for aot
-  /// and aot_unpaired; does not apply to sft next to other losses.
+  /// WPO: multiply each pair's loss by the policy's probability of both sequences, without gradient. Refused
+  /// for aot and aot_unpaired; leaves out sft if it is one of several losses.
   bool use_weighting = false;
   /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0: L itself. Finite.
   double reward_alpha = 0;
   /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset: 1 with orpo or cpo,
   /// else 0.
   std::optional<double> nll_weight = {};
-  /// Which tokens take part (prompts do not), and how log-probabilities are taken.
+  /// Which tokens are active (prompts are not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// Means over the sequences of each kind that take part; NaN without any.
+/// Means over the active sequences of each kind; NaN without any.
 struct KtoMetrics {
-  int64_t desirable = 0;                                                 ///< sequences that take part
-  int64_t undesirable = 0;                                               ///< sequences that take part
+  int64_t desirable = 0;                                                 ///< active sequences
+  int64_t undesirable = 0;                                               ///< active sequences
   int64_t tokens = 0;                                                    ///< tokens of all these sequences
   double kl = 0;                                                         ///< the baseline
   double desirable_reward = std::numeric_limits<double>::quiet_NaN();    ///< mean reward
@@ -170,11 +170,11 @@ struct KtoMetrics {
 /// The loss, and per-sequence values.
 struct KtoResult {
   double loss = 0;  ///< the mean over the sequences, times loss_scale
-  /// [B], ℓ_s, weighted, without loss_scale; 0 for sequences that take no part.
+  /// [B], ℓ_s, weighted, without loss_scale; 0 for ignored sequences.
   std::vector<double> sequence_losses;
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
-  KtoMetrics metrics;                   ///< over the sequences that take part
+  KtoMetrics metrics;                   ///< over the active sequences
   Plan plan;                            ///< what ran for the policy
 };
 
@@ -188,14 +188,14 @@ struct LOGITLESS_API KtoLoss {
   EntriesPer ref_logps_per = EntriesPer::kBySize;   ///< whether ref_logps is per sequence or per token
   Logits reference = {};                            ///< in place of ref_logps
   /// kto only: log-probabilities of mismatched completions under the policy, used as given (averages with
-  /// average_log_prob); as many as kl_ref_logps. The baseline is the mean difference of the two, or 0 if that
-  /// is negative or both are empty.
+  /// average_log_prob), one for each entry of kl_ref_logps. The baseline is the mean difference of the two,
+  /// or 0 if that is negative or both are empty.
   ConstTensor kl_logps = {};
   ConstTensor kl_ref_logps = {};  ///< the same under the reference
-  /// [B]: weights of the losses, >= 0; empty: all 1. Entries of sequences that take no part are not read.
+  /// [B]: weights of the losses, >= 0; empty: all 1. Entries of ignored sequences are not read.
   ConstTensor sequence_weights = {};
-  /// [B]: reward − value, which a2po fits; required by a2po, otherwise refused. Entries of sequences that
-  /// take no part are not read.
+  /// [B]: reward − value, to which a2po fits beta times the log ratio; required by a2po, otherwise refused.
+  /// Entries of ignored sequences are not read.
   ConstTensor reward_targets = {};
   KtoLossType loss_type = KtoLossType::kKto;  ///< the loss
   double beta = 0.1;                          ///< positive and finite
@@ -205,7 +205,7 @@ struct LOGITLESS_API KtoLoss {
   bool average_log_prob = false;              ///< use a sequence's mean log-probability instead of its sum
   /// What a per-sequence ref_logps holds, independent of average_log_prob.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
-  /// Which tokens take part (prompts do not), and how log-probabilities are taken.
+  /// Which tokens are active (prompts are not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients
   bool want_entropy = false;  ///< fill metrics.mean_entropy

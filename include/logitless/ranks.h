@@ -30,9 +30,9 @@ class LOGITLESS_API Communicator {
   virtual int rank() const = 0;
   /// Returns the number of ranks, in [1, 65536].
   virtual int size() const = 0;
-  /// Each rank sends `bytes` bytes to all; those of rank r arrive at all + r * bytes.
+  /// Sends `bytes` bytes at `mine` to every rank, and receives rank r's bytes at all + r * bytes.
   virtual void all_gather(const void* mine, void* all, size_t bytes) = 0;
-  /// Sends the `bytes` bytes at mine + r * bytes to rank r, and receives those of rank r at theirs + r *
+  /// Sends the `bytes` bytes at mine + r * bytes to rank r, and receives rank r's bytes at theirs + r *
   /// bytes.
   virtual void all_to_all(const void* mine, void* theirs, size_t bytes) = 0;
 };
@@ -80,7 +80,7 @@ struct Ranks {
   std::optional<VocabSlice> slice = {};
 
   /// Splits the batch over these ranks: each has its own tokens (any number) and the same head. Means are
-  /// over the tokens, sequences or pairs of all ranks. Loss and metrics are those of the whole batch;
+  /// over the tokens, sequences or pairs of all ranks. Loss and metrics cover the whole batch;
   /// per-token and per-sequence values and gradients are the rank's own, unless summed (sum_d_weight).
   /// Options that sort or sum over other ranks' tokens (top_entropy_quantile, clip_cov, kl_cov, m2_threshold,
   /// aot) are refused. Null: this rank has the whole batch. Together with `vocab` the ranks form a grid: a

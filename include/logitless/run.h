@@ -85,7 +85,7 @@ struct Forward {
 ///     IdLogps                               ∂L/∂logp of each entry, [E] or [N, K]
 ///     TokenStatistics                       ∂L/∂statistic per token (TokenGrads)
 ///
-/// Rows with upstream 0 cost no GEMM, and entries of rows that take no part are not read. Upstream gradients
+/// Rows with upstream 0 cost no GEMM, and entries of ignored rows are not read. Upstream gradients
 /// of a loss must be finite: a NaN or ∞, as from a loss scale that overflowed, is an InvalidInput; skip that
 /// step.
 class Upstream {
@@ -121,13 +121,13 @@ template <Task T>
 LOGITLESS_API typename T::Result run(const Context& context, const Logits& logits, const T& task,
                                      const Gradients& gradients = {});
 
-/// Computes the first half of run(), for use in an autograd.
+/// Computes the first half of run(), for use in an autograd function.
 template <Task T>
 LOGITLESS_API Forward<T> forward(const Context& context, const Logits& logits, const T& task);
 
-/// Computes the second half: the gradients times `upstream`. It recomputes the logits (two pass), except
-/// those of a reference, and except when the expected rows of forward() suffice for all requested gradients.
-/// Returns the plan that ran.
+/// Computes the second half: the gradients times `upstream`. It recomputes the logits (two pass), unless
+/// the expected rows of forward() suffice for all requested gradients. The logits of a reference are never
+/// recomputed. Returns the plan that ran.
 template <Task T>
 LOGITLESS_API Plan backward(const Context& context, const Logits& logits, const T& task, const Forward<T>& forward,
                             const Upstream& upstream, const Gradients& gradients);

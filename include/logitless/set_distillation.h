@@ -41,7 +41,7 @@ inline constexpr std::array kNamesOf<OutsideSet> = {"tail", "truncated", "renorm
 
 /// A teacher's log-probabilities at the token ids of each row.
 struct SetTeacher {
-  /// A row may list an id only once. A row without ids takes no part.
+  /// A row may list an id only once. A row without ids is ignored.
   IdSets sets;
   /// log t, [E] or [N, K] like `sets`, of any float type; never above 0, -inf for probability 0. The
   /// student's temperature does not change them: compute them at the temperature that the loss should have.
@@ -51,21 +51,21 @@ struct SetTeacher {
   ConstTensor outside_logps;
 };
 
-/// Means over the tokens that take part. NaN: not computed.
+/// Means over the active tokens. NaN: not computed.
 struct SetDistillationMetrics {
-  int64_t tokens = 0;                                                   ///< tokens that take part
+  int64_t tokens = 0;                                                   ///< active tokens
   double mean_divergence = 0;                                           ///< without weight, T² and loss_scale
   double mean_teacher_mass = 0;                                         ///< mean of T
   double mean_student_mass = std::numeric_limits<double>::quiet_NaN();  ///< mean of S; not under kRenormalised
   double mean_nll = std::numeric_limits<double>::quiet_NaN();           ///< of the targets, with hard_weight
 };
 
-/// The loss, and per-token values. Vectors are [N] and hold 0 for rows that take no part.
+/// The loss, and per-token values. Vectors are [N] and hold 0 for ignored rows.
 struct SetDistillationResult {
   double loss = 0;                           ///< reduced as the options say; under kNone the sum of per_token_loss
   std::vector<double> per_token_loss;        ///< loss_scale · loss_i, before reduction
   std::vector<double> per_token_divergence;  ///< without weight, T² and loss_scale
-  SetDistillationMetrics metrics;            ///< over the tokens that take part
+  SetDistillationMetrics metrics;            ///< over the active tokens
   Plan plan;                                 ///< what ran
 };
 
@@ -83,12 +83,12 @@ struct LOGITLESS_API SetDistillation {
   using Result = SetDistillationResult;                          ///< result type of the verbs
   static constexpr const char* kName = "set_distillation_loss";  ///< on every surface
   SetTeacher teacher = {};                                       ///< at the ids of each row
-  /// [N] or [B, T], optional: which rows take part, in addition to the sets, and the labels of the hard
+  /// [N] or [B, T], optional: which rows are active, in addition to the sets, and the labels of the hard
   /// cross-entropy.
   ConstTensor targets = {};
   Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
   OutsideSet outside = OutsideSet::kTail;         ///< how the probability outside the set is treated
-  /// The student's temperature, which scales logits; with targets, also which rows take part.
+  /// The student's temperature, which scales logits; with targets, also which rows are active.
   TokenOptions token = {};
   double beta = 0.5;                 ///< β of jsd in [0, 1]; 0 and 1 are exactly the two KL divergences
   double skew = 0.1;                 ///< λ of skew_kl and skew_reverse_kl in [0, 1]: the weight of the first argument
@@ -104,8 +104,8 @@ struct LOGITLESS_API SetDistillation {
   /// Replaces the number of tokens or of sequences that the mean divides by. Positive; only with kMean.
   std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;  ///< finite
-  /// kTail: lower bound of the teacher's mass outside the set, in [0, 1). With 0, probabilities that round to
-  /// a sum of 1 leave no tail, and a reverse KL, which would be infinite, is refused.
+  /// kTail: lower bound of the teacher's mass outside the set, in [0, 1). With 0, a row whose
+  /// probabilities round to a sum of 1 has no tail, and a reverse KL is refused because it would be infinite.
   double tail_floor = 0;
 };
 

@@ -33,7 +33,7 @@ struct SoftTargets {
   ConstTensor weights;  ///< sparse: [E] or [N, K] like `sets`, of any float type; absent: the targets are dense
   /// Dense: [N, V]; float32, or float64 for float64 hidden states. Rows are contiguous.
   ConstTensor rows;
-  std::span<const uint8_t> mask;  ///< [N], 0: the token takes no part; empty: all take part
+  std::span<const uint8_t> mask;  ///< [N], 0: the token is ignored; empty: all are active
 
   SoftTargets() = default;
   /// Sparse targets.
@@ -42,9 +42,9 @@ struct SoftTargets {
   explicit SoftTargets(ConstTensor rows_) : rows(rows_) {}
 };
 
-/// Values worth logging besides the loss, without loss_scale. NaN: not requested.
+/// Metrics worth logging, without loss_scale. NaN: not requested.
 struct SoftCrossEntropyMetrics {
-  int64_t tokens = 0;             ///< tokens that take part
+  int64_t tokens = 0;             ///< active tokens
   double mean_cross_entropy = 0;  ///< mean of ce_i, in nats
   /// With subtract_entropy: mean of −Σ_v q_iv log q_iv, in nats.
   double mean_target_entropy = std::numeric_limits<double>::quiet_NaN();
@@ -55,9 +55,9 @@ struct SoftCrossEntropyMetrics {
 /// The loss, and per-token values.
 struct SoftCrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N], loss_scale · loss_i, before reduction; 0 for rows that take no part.
+  /// [N], loss_scale · loss_i, before reduction; 0 for ignored rows.
   std::vector<double> per_token_loss;
-  SoftCrossEntropyMetrics metrics;  ///< over the tokens that take part
+  SoftCrossEntropyMetrics metrics;  ///< over the active tokens
   Plan plan;                        ///< what ran
 };
 
@@ -68,14 +68,14 @@ struct SoftCrossEntropyResult {
 ///     kMean: loss = Σ loss_i / tokens, or Σ loss_i / num_items_in_batch
 ///     dL/da_iv ∝ Q_i p_iv − q_iv                             with and without subtract_entropy
 ///
-/// where 0 log 0 = 0. The sums over i run over the tokens that take part, whatever their Q_i. An empty mean
+/// where 0 log 0 = 0. The sums over i run over the active tokens, whatever their Q_i. An empty mean
 /// is 0. KL is at least Q_i log Q_i, so never negative for Q_i = 1; returned values respect that bound. Under
 /// kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API SoftCrossEntropy {
   using Result = SoftCrossEntropyResult;                      ///< result type of the verbs
   static constexpr const char* kName = "soft_cross_entropy";  ///< on every surface
   SoftTargets targets = {};                                   ///< the q_i
-  /// How log-probabilities are taken. The targets say which rows take part and belong to the positions that
+  /// How log-probabilities are taken. The targets say which rows are active and belong to the positions that
   /// predict them, so ignore_index and shift are not used. Under kScaleLogp every log p is divided.
   TokenOptions token = {};
   Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced

@@ -66,7 +66,7 @@ struct BasicTensor {
   requires(std::ranges::borrowed_range<Range>&& std::ranges::sized_range<Range>&& requires {
     DTypeOf<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value;
   } && std::is_convertible_v<decltype(std::ranges::data(std::declval<Range&>())), Void*>)
-      BasicTensor(Range&& range)  // NOLINT(bugprone-forwarding-reference-overload): a tensor is no range
+      BasicTensor(Range&& range)  // NOLINT(bugprone-forwarding-reference-overload): a tensor is not a range
       : BasicTensor(std::ranges::data(range), DTypeOf<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value,
                     {static_cast<int64_t>(std::ranges::size(range))}) {}
   /// A writable view converts to a read-only one.

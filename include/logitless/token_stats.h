@@ -51,30 +51,30 @@ struct StatsRequest {
   int64_t top_k = 0;     ///< number of largest logits of each row to return, with their ids: 0 to kMostTopK
   /// The q of the cross statistic, [V], finite and >= 0; empty: uniform, 1/V.
   std::span<const float> cross_weights = {};
-  bool outside = false;     ///< log-probability of all vocabulary entries but the target
+  bool outside = false;     ///< log-probability of all vocabulary entries except the target
   bool square_sum = false;  ///< Σ_v p_v²
 };
 
-/// Which rows take part, and how a logit becomes a log-probability. The options of every loss contain it as
+/// Which rows are active, and how a logit becomes a log-probability. The options of every loss contain it as
 /// `token`.
 struct TokenOptions {
-  /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without
-  /// targets, and policy losses, which select rows by a mask, refuse any other value than this default.
+  /// Rows with this target are ignored: their content is never read and they cost no GEMM. All other rows are
+  /// active. Tasks without targets, and policy losses, which select rows by a mask, accept only this default.
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + shift of the same sequence; the last `shift` positions of a
-  /// sequence take no part. 1 for a language model, more for states that predict further ahead
+  /// sequence are ignored. 1 for a language model, more for states that predict further ahead
   /// (docs/heads.md, "Several positions from one head"). At least 0.
   int64_t shift = 0;
   /// Positive, and a normal number of the type of the sums.
   double temperature = 1.0;
-  /// [N], by position of hidden; replaces the scalar unless empty. Entries of rows that take no part are not
+  /// [N], by position of hidden; replaces the scalar unless empty. Entries of ignored rows are not
   /// read.
   std::span<const double> temperatures = {};
   /// What the temperature divides.
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
   /// With kBFloat16 or kFloat16 every raw logit r, bias included, is rounded to that type (nearest even)
-  /// before softcap and temperature, as in a trainer that stores its logits in that type; the rounding counts
-  /// as derivative 1. Unset: no rounding.
+  /// before softcap and temperature, as in a trainer that stores its logits in that type; the derivative of
+  /// the rounding counts as 1. Unset: no rounding.
   std::optional<DType> round_logits_to = {};
 };
 
@@ -101,10 +101,10 @@ struct ExpectedRows {
   bool empty() const { return f32.empty() && f64.empty(); }
 };
 
-/// Statistics, one entry per position of hidden, [N] (top_ids and top_logps: top_k entries). Rows that take
-/// no part hold 0 (argmax and top_ids: -1); a statistic that was not requested is empty. The backward pass
-/// needs `max_logit` and `log_sum` besides logp. The target is the greedy choice if it equals argmax; its
-/// rank is then 1, as it is when it ties with argmax.
+/// Statistics, one entry per position of hidden, [N] (top_ids and top_logps: top_k entries). Ignored rows
+/// hold 0 (argmax and top_ids: -1); a statistic that was not requested is empty. The backward pass
+/// needs `max_logit` and `log_sum` in addition to logp. The target is the greedy choice if it equals argmax;
+/// its rank is then 1, as it is when it ties with argmax.
 struct TokenStats {
   std::vector<double> logp;     ///< log-probability of the target, in nats
   std::vector<double> lse;      ///< log-sum-exp of the final logits
@@ -162,8 +162,8 @@ struct TokenGrads {
   std::vector<double> divergence = {};
 };
 
-/// Returns Σ exp(top_logps) of each row, [N]: the total probability of its top_k entries. 0 for rows that
-/// take no part, NaN for rows with NaN statistics. Throws InvalidInput if `stats` has no top_ids.
+/// Returns Σ exp(top_logps) of each row, [N]: the total probability of its top_k entries. 0 for
+/// ignored rows, NaN for rows with NaN statistics. Throws InvalidInput if `stats` has no top_ids.
 LOGITLESS_API std::vector<double> top_masses(const TokenStats& stats);
 
 /// Returns, for each row, the number of ids in its list in `a`, [rows, A], that are also in its list in `b`,
@@ -178,15 +178,14 @@ struct TopUnions {
 };
 
 /// Returns, for each row, the union of its list in `a`, [rows, A], and its list in `b`, [rows, B], such as
-/// the top_ids of a student and of a teacher: each id once, first those of `a`, then those of `b`, in their
-/// order. Ids below 0 mean "none". Throws InvalidInput if the sizes of `a` or `b` are not a multiple of
+/// the top_ids of a student and of a teacher: each id once, first the ids of `a`, then the rest of `b`, in
+/// their order. Ids below 0 mean "none". Throws InvalidInput if the sizes of `a` or `b` are not a multiple of
 /// `rows`.
 LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
 
 /// A loss that is a function of the tokens' statistics. evaluate() is called from one thread at a time, with
-/// disjoint sets of rows in increasing order that together are all rows that take part. One pass calls it
-/// once per chunk, all other plans once. The vectors declared in needs() and gradients() have N entries by
-/// then.
+/// increasing rows; its calls together cover each active row once. One pass calls it once per chunk, all
+/// other plans once. The vectors declared in needs() and gradients() have N entries by then.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
@@ -206,10 +205,10 @@ class LOGITLESS_API TokenLoss {
   /// returns false and evaluate() does so anyway, the call throws std::logic_error.
   virtual bool may_drop_rows() const { return true; }
   /// Returns the group of each row, [N] (any ids): a row's gradient may depend on the statistics of all rows
-  /// of its group, so evaluate() always gets whole groups. Empty: every row is its own group. Entries of rows
-  /// that take no part are ignored.
+  /// of its group, so evaluate() always gets whole groups. Empty: every row is its own group. Entries of
+  /// ignored rows are not used.
   virtual std::span<const int64_t> groups() const { return {}; }
-  /// Reads the entries of `stats` for `rows`, and fills those of `grads`.
+  /// Reads `stats` and fills `grads`, at the entries `rows` only.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
@@ -220,15 +219,14 @@ struct TokenStatisticsResult {
 };
 
 /// The statistics of every token. backward() takes TokenGrads, the gradients of any loss with respect to
-/// them; grads.entropy may be non-empty only if `request` asked for the entropy. run() computes no gradients,
-/// because there is no loss.
+/// them; grads.entropy may be non-empty only if `request` asked for the entropy. run() has no loss, so it
+/// computes no gradients.
 struct LOGITLESS_API TokenStatistics {
   using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "token_stats";  ///< on every surface
-  /// [N]. If absent (size 0) every row takes part and there is no target: logp is 0, and rank and outside are
-  /// refused.
+  /// [N]. If absent (size 0), every row is active, logp is 0, and rank and outside are refused.
   ConstTensor targets = {};
-  TokenOptions token = {};    ///< which rows take part, and how log-probabilities are taken
+  TokenOptions token = {};    ///< which rows are active, and how log-probabilities are taken
   StatsRequest request = {};  ///< what is computed in addition to logp and lse
 };
 
@@ -239,7 +237,7 @@ struct LOGITLESS_API CustomLoss {
   using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "custom_loss";  ///< on every surface
   ConstTensor targets = {};                            ///< token ids, [N] or [B, T], int32 or int64
-  TokenOptions token = {};                             ///< which rows take part, and how log-probabilities are taken
+  TokenOptions token = {};                             ///< which rows are active, and how log-probabilities are taken
   TokenLoss* loss = nullptr;                           ///< required
 };
 

@@ -19,7 +19,7 @@ namespace detail {
 core::Store* store_of(const Workspace* workspace);
 }
 
-/// Memory that calls reuse. Without one a call allocates its memory and frees it before it returns. With one
+/// Memory that calls reuse. Without one, a call allocates its memory and frees it before it returns. With one
 /// (ContextOptions::workspace) all memory except the returned values comes from here, so a call of the same
 /// size as earlier ones allocates only what it returns. (The OpenMP runtime and the BLAS have memory of their
 /// own.) It holds up to twice the most that calls have used at once, until release(). Results have the same

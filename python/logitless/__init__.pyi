@@ -20,23 +20,23 @@ class _SpeaksDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 ArrayLike: TypeAlias = Union[_SpeaksDLPack, Buffer]
-"""An array argument: a NumPy, PyTorch or JAX array, or any object that supports DLPack or the buffer
-protocol. It must be on the CPU with contiguous rows. Lists are not accepted.
+"""An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
+It is on the CPU, and the elements of a row are contiguous. Lists are refused.
 
 help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
 
-    floats: float32, bfloat16 or float16; or float64, if all floats of the call are float64. Never copied.
-    numbers: float32, bfloat16, float16 or float64, independent of the other arrays.
+    floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
+    numbers: float32, bfloat16, float16 or float64, whatever the others are.
     ids: integers of any type.
     flags: bools, or integers, float32 or float64 that are 0 or 1.
-    float32, float64: exactly this type.
-    output: an array to write, of the type of the argument whose gradient it receives, or float32.
+    float32, float64: that type.
+    output: the type of the argument whose gradient it receives, or float32. It is written.
 
-Axes: N tokens, B sequences, T tokens per sequence, H columns of hidden states, V vocabulary entries, K
-ids per token, E ids of all tokens, r the rank of a LoRA, G groups per row, each with its own scale."""
+Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
+token, E ids of all tokens, r the rank of a LoRA, G groups of a row that share a scale."""
 WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]
-"""The weight of a head: an ArrayLike [V, H], a PackedWeight (logitless.packed), or a LoraWeight
-(logitless.lora) of either."""
+"""The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
+of either."""
 
 class Option(TypedDict, total=False):
     type: str
@@ -52,28 +52,26 @@ class Context(_core.Context):
     """How calls run: immutable, and usable from several threads at once.
 
     Args:
-        threads: size of the OpenMP team; 0 follows OMP_NUM_THREADS.
-        workspace_bytes: upper bound of a call's workspace, 256 MiB by default.
-        workspace: memory that calls reuse, one call at a time; by default each call allocates its own.
+        threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
+        workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
+        workspace: memory that calls use again, one call at a time; by default each call has its own.
         plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
-        row_block: rows of finished logits that a thread processes at once; 0: chosen.
-        gemm_backend: library for matrix products: "auto" or one of this build, such as "openblas" or
-            "onednn".
+        row_block: rows of finished logits that a thread takes at once; 0: chosen.
+        gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
         gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
         simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
         vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size,
-            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the
-            second.
-        slices: sizes of the slices into which this rank's vocabulary entries are cut.
-        own_d_hidden: each rank of vocab_ranks gets its own part of the sum of d_hidden.
-        data_ranks: ranks that share the batch; an object like vocab_ranks.
+            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the second.
+        slices: sizes of the slices that this rank's vocabulary entries are cut into.
+        own_d_hidden: each of vocab_ranks gets its own part of the sum of d_hidden.
+        data_ranks: ranks that have parts of the batch; an object as vocab_ranks.
         sum_d_weight: the gradients of the head are summed over data_ranks.
 
     Raises:
-        ValueError: an option is invalid, or not available in this build or on this CPU.
-        TypeError: an option is unknown or has the wrong type.
+        ValueError: an option is refused, or not available in this build or on this CPU.
+        TypeError: an option is unknown, or of another type.
 
     Example:
         >>> import logitless
@@ -110,22 +108,13 @@ def cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """Cross-entropy of a head. Gradients are written to the arrays given as d_hidden=, d_weight= and d_bias=.
+    """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight is [V, H], and targets are integers with hidden's leading axes. For
-    a weight stored as [H, V], pass weight.T and d_weight.T. For finished logits, pass logits= and d_logits=
-    instead of hidden and weight. Here and in every other function, weight may be a PackedWeight
-    (logitless.packed), and so may the weight of a teacher or reference; vocab_ids= selects entries of the
-    head. backward="sampled" (with noise= or theta=, and seed=) or "certified" (with tolerance=) computes
-    gradients from the parts of the vocabulary that matter.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logits = softcap * np.tanh(logits / softcap) / temperature  # if softcap > 0
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        mask = targets != ignore_index
-        logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
-        loss = -logps[mask].mean()
+    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
+    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
+    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
+    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    (tolerance=) computes gradients of the parts of the vocabulary that matter.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -133,53 +122,53 @@ def cross_entropy(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        accumulate: adds to the gradients in place of overwriting them.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        reduction: how the tokens' losses become one.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        reduction: how per-token losses are reduced.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
-        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        dft: DFT: multiplies each token's loss by its target's probability (detached).
         class_weights (float32 [V]): as in PyTorch; empty: all 1.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
         want_entropy: fills metrics.mean_entropy.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -239,19 +228,9 @@ def policy_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """Policy loss (loss_type="grpo", ...) of sampled tokens.
-
-    kept_ids are the token ids that the sampler kept (top-k, top-p): [E] with kept_offsets, or [N, K] with or
-    without kept_counts. Log-probabilities are then normalised over these ids.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        logps = np.take_along_axis(logps, chosen_ids[..., None], axis=-1)[..., 0]
-        ratio, A = np.exp(logps - old_logps.reshape(logps.shape)), advantages[:, None]
-        clipped = np.clip(ratio, 1 - epsilon_low, 1 + epsilon_high)
-        per_token = -np.minimum(ratio * A, clipped * A)  # loss_type="grpo"
-        loss = ((per_token * mask).sum(-1) / mask.sum(-1)).mean()
+    """A policy loss (loss_type="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
+    teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
+    sampler kept: log-probabilities are then over these.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -259,15 +238,15 @@ def policy_loss(
         chosen_ids (ids [N] or [B, T]): the sampled token ids.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         advantages (numbers [B] or [N]): one per sequence or per token.
@@ -277,54 +256,54 @@ def policy_loss(
         teacher_logps (numbers [N]): the teacher's log-probabilities; needs teacher_weight.
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [N] or [B, T]): 0 excludes a token.
-        advantages_per: what advantages has an entry for.
+        advantages_per: whether advantages are per sequence or per token.
         kept_ids (ids [N, K], or [E] with offsets): token ids that the sampler kept.
         kept_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        kept_counts (ids [N]): how many of its K ids each row has.
+        kept_counts (ids [N]): how many of its K ids each row uses.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        loss_type: the loss of a token, and by default its aggregation and trust region.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        accumulate: adds to the gradients in place of overwriting them.
+        loss_type: the per-token loss, which also sets the default aggregation and trust region.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        importance_sampling_level: one ratio per token, or GSPO's one per sequence.
-        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
-        epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
-        delta: with two-sided clipping: the largest ratio of the unclipped side.
-        log_ratio_clamp: log ratios are held within ± this; none is 300.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        importance_sampling_level: one ratio per token, or one per sequence (GSPO).
+        epsilon_low: ratios are clipped below at 1 − ε; at most 1, except for gmpo; unset: 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_high: ratios are clipped above at 1 + ε; unset: 0.3 (gmpo: 0.4); for cispo and dppo the bound itself, unset: 5 and 3.
+        delta: two-sided clipping: the upper bound of the ratio for negative advantages.
+        log_ratio_clamp: clamps log ratios to ± this; none: 300.
         beta: the weight of the KL penalty; needs ref_logps.
-        kl_estimator: estimates the KL from one sample; needs beta.
-        use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
+        kl_estimator: the estimator of the KL from one sample; needs beta.
+        use_bias_correction_kl: multiplies the KL by the importance ratio (DeepSeek-V3.2); needs beta.
         entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
-        top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
-        off_policy_mask_threshold: sequences of negative advantage whose mean drift is above this are dropped.
-        sampler_correction: what exp(old − sampling) does to a token's loss; needs sampling_logps.
-        sampler_clip_min: the least correction; needs sampler_correction.
-        sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
+        top_entropy_quantile: the share of tokens, those with the highest entropies, that keep their loss.
+        off_policy_mask_threshold: drops sequences with a negative advantage whose mean log-probability has fallen by more than this.
+        sampler_correction: how exp(old − sampling) weights or masks a token's loss; needs sampling_logps.
+        sampler_clip_min: the lower bound of the correction; needs sampler_correction.
+        sampler_clip_max: the upper bound of the correction; any other than 3 needs sampler_correction.
         teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
         teacher_against: the log-probability that the teacher's is compared with; needs teacher_weight.
-        teacher_discount: how much each position further on counts; needs teacher_weight.
-        trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
-        trust_region_low: the trust region's lower bound; unset it is 0.2 (tv_both: 0.1).
-        trust_region_high: the trust region's upper bound; unset it is 0.2 (tv_both: 0.1).
-        m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
+        teacher_discount: the discount per position of later tokens' log ratios; needs teacher_weight.
+        trust_region: which tokens keep their loss, by how far the policy has moved from old_logps; default: tv for dppo, none for all others.
+        trust_region_low: the trust region's lower bound; unset: 0.2 (tv_both: 0.1).
+        trust_region_high: the trust region's upper bound; unset: 0.2 (tv_both: 0.1).
+        m2_threshold: M2PO: drops the tokens with the largest (old − sampling)² until the mean of the rest is below this.
         sampler_penalty: the weight of (logp − sampling)².
-        positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
-        aggregation: how tokens' losses become one number; the loss type's by default.
-        num_items_in_batch: what token_mean divides by in place of the number of tokens.
-        max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
-        num_sequences: what a mean of sequences divides by in place of their number.
-        count_empty_sequences: whether a mean of sequences counts those without a token.
+        positive_nll_weight: the weight of the negative log-likelihood of sequences with a score above 0; needs scores.
+        aggregation: how per-token losses become one number; default: as the loss type does.
+        num_items_in_batch: the divisor of token_mean; unset: the number of tokens.
+        max_completion_length: the divisor of seq_mean_token_sum_norm (dr_grpo), which requires it.
+        num_sequences: the divisor of a mean over sequences; unset: their number.
+        count_empty_sequences: whether a mean over sequences counts sequences whose tokens are all masked.
         sapo_temperature_pos: sapo: the temperature where the advantage is positive.
         sapo_temperature_neg: sapo: the temperature where the advantage is negative.
         vespo_k_pos: vespo: k where the advantage is not negative.
@@ -333,26 +312,26 @@ def policy_loss(
         vespo_lambda_neg: vespo: λ where the advantage is negative.
         dro_tau: dro: twice the weight of (logp − old)².
         topr_weight_pos: topr: the weight of sequences with a score above 0.
-        topr_weight_neg: topr: the weight of the others.
-        cov_share: clip_cov, kl_cov: the share of tokens that they choose.
+        topr_weight_neg: topr: the weight of all other sequences.
+        cov_share: clip_cov, kl_cov: the share of tokens to choose.
         cov_low: clip_cov chooses among tokens with a covariance above this.
         cov_high: clip_cov chooses among tokens with a covariance below this.
-        cov_seed: decides which tokens clip_cov chooses.
+        cov_seed: the seed of clip_cov's choice.
         cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
         loss_scale: multiplies loss and gradients.
-        want_entropy: fills metrics.mean_entropy where nothing else needs it.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        want_entropy: fills metrics.mean_entropy even if nothing else needs the entropy.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -399,20 +378,10 @@ def preference_loss(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """Preference loss of pairs of sequences, such as DPO's: hidden holds the chosen sequences, then the
-    rejected ones.
+    """A loss of pairs, loss_type=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then
+    the rejected ones.
 
-    loss_type is a name, or a list of names with loss_weights. The reference is given by ref_logps (one per
-    sequence or per token), or by ref_hidden, ref_weight and ref_bias.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        mask = targets != ignore_index
-        logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
-        logps = (logps * mask).sum(-1)
-        chosen, rejected = np.split(logps - ref_logps, 2)
-        loss = np.logaddexp(0, -beta * (chosen - rejected)).mean()  # loss_type="sigmoid"
+    The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -420,15 +389,15 @@ def preference_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
@@ -436,63 +405,63 @@ def preference_loss(
         ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_packing: the reference: how weight is packed.
-        ref_scales (float32 [V, G]): the reference: of a weight that is packed as int8 or nf4.
-        ref_vocab_ids (ids [K]): the reference: the rows of weight that the call is over; all by default.
+        ref_scales (float32 [V, G]): the reference: the scales of a weight packed as int8 or nf4.
+        ref_vocab_ids (ids [K]): the reference: the rows of weight that form the vocabulary; all by default.
         ref_lora_a (floats [r, H]): the reference: a LoRA's first matrix.
-        ref_lora_b (floats [V, r]): the reference: its second matrix.
-        ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
+        ref_lora_b (floats [V, r]): the reference: a LoRA's second matrix.
+        ref_lora_scale: the reference: multiplies the LoRA's term of the logits.
         ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        loss_type: the losses that are added up, at least one.
-        loss_weights: one for each of loss_type; empty: all 1.
+        accumulate: adds to the gradients in place of overwriting them.
+        loss_type: the losses to sum, at least one.
+        loss_weights: one weight per loss type; empty: all 1.
         beta: the scale of log ratios.
         label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
         discopop_tau: τ of discopop.
         simpo_gamma: γ of simpo.
-        f_divergence: takes the place of log ratios.
+        f_divergence: f-DPO: the function applied to a pair's log ratios.
         f_alpha: α of alpha_divergence.
-        ld_alpha: LD-DPO: how much tokens beyond the length of the pair's shorter answer count.
-        use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
+        ld_alpha: LD-DPO: the weight of tokens beyond the length of the pair's shorter answer.
+        use_weighting: WPO: weights a pair's loss by the policy's probability of both answers.
         reward_alpha: AlphaPO: α of simpo's and cpo's reward.
-        nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        nll_weight: the weight of the chosen sequences' negative log-likelihood; unset: 1 with orpo or cpo, else 0.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
         >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
         >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
-        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence and a rejected one
+        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
         >>> targets, ref_logps = np.arange(6).reshape(2, 3), np.array([-6.0, -7.0])
         >>> result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type=["ipo"])
         >>> round(result.loss, 3)
@@ -532,21 +501,9 @@ def kto_loss(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """Loss of single sequences, each labelled desirable or not: loss_type="kto", "apo_zero_unpaired", "bco"
-    or "a2po".
-
-    labels are bools, or 0 and 1 of any type; 1 is desirable. The reference is given as in preference_loss().
-    kl_logps and kl_ref_logps are for kto, reward_targets for a2po, sequence_weights for all.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        mask = targets != ignore_index
-        logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
-        logps = (logps * mask).sum(-1)
-        kl = max(0, (kl_logps - kl_ref_logps).mean())
-        z = (logps - ref_logps - kl) * (2 * labels - 1) * beta
-        loss = (1 - 1 / (1 + np.exp(-z))).mean()
+    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
+    1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
+    reward_targets for a2po, sequence_weights for all.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -554,71 +511,71 @@ def kto_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        labels (flags [B]): 1 is desirable.
+        labels (flags [B]): 1: desirable, 0: undesirable.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
-        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        kl_logps (numbers [B or other]): kto: log-probabilities of mismatched answers.
+        kl_ref_logps (numbers as kl_logps): kto: the reference's log-probabilities of mismatched answers.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
-        reward_targets (numbers [B]): for a2po.
+        reward_targets (numbers [B]): a2po: reward − value, the target of beta times the log ratio.
         ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_packing: the reference: how weight is packed.
-        ref_scales (float32 [V, G]): the reference: of a weight that is packed as int8 or nf4.
-        ref_vocab_ids (ids [K]): the reference: the rows of weight that the call is over; all by default.
+        ref_scales (float32 [V, G]): the reference: the scales of a weight packed as int8 or nf4.
+        ref_vocab_ids (ids [K]): the reference: the rows of weight that form the vocabulary; all by default.
         ref_lora_a (floats [r, H]): the reference: a LoRA's first matrix.
-        ref_lora_b (floats [V, r]): the reference: its second matrix.
-        ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
+        ref_lora_b (floats [V, r]): the reference: a LoRA's second matrix.
+        ref_lora_scale: the reference: multiplies the LoRA's term of the logits.
         ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        loss_type: the loss of a sequence.
+        accumulate: adds to the gradients in place of overwriting them.
+        loss_type: the loss of each sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
-        undesirable_weight: the weight of the others.
-        bco_delta: bco: what rewards are compared with.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        undesirable_weight: the weight of undesirable sequences.
+        bco_delta: bco: the baseline of the rewards, the mean of past ones.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -655,70 +612,64 @@ def soft_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SoftCrossEntropyResult:
-    """Cross-entropy against a target distribution per token instead of a label.
-
-    The targets are probabilities=, [N, V] of float32 (float64 for float64 hidden states), or ids= with
-    weights=: both [N, K], with id_counts= [N] if rows have fewer than K entries, or [E] with id_offsets=
-    [N + 1]. Weights of equal ids add up. mask=, bools or 0 and 1, [N] or [B, T], leaves tokens out.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        loss = -(probabilities * logps).sum(-1)[mask].mean()
+    """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
+    hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
+    id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
+    [B, T]) leaves tokens out.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         ids (ids [N, K], or [E] with offsets): token ids with a target weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
-        weights (numbers as ids): their probabilities; weights of one id add up.
-        probabilities (float32 [N, V]): in place of ids and weights; float64 if hidden is.
+        id_counts (ids [N]): how many of its K ids each row uses.
+        weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
+        probabilities (float32 [N, V]): target probabilities of all ids, in place of ids and weights; float64 if hidden is.
         mask (flags [N] or [B, T]): 0 excludes a token.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        accumulate: adds to the gradients in place of overwriting them.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        reduction: how the tokens' losses become one.
-        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        reduction: how per-token losses are reduced.
+        subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         SoftCrossEntropyResult: see help(logitless.SoftCrossEntropyResult).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -761,23 +712,13 @@ def set_distillation_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SetDistillationResult:
-    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per row.
+    """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
+    of each row are known: ids and teacher_logps are [N, K], with id_counts= [N] where rows have fewer, or [E] with
+    id_offsets= [N + 1]. outside= says what becomes of the rest: "tail" (teacher_outside_logps= [N] has the teacher's,
+    where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
+    "generalised".
 
-    ids and teacher_logps are [N, K], with id_counts= [N] if rows have fewer, or [E] with id_offsets= [N + 1].
-    outside= selects how the remaining probability is treated: "tail", "truncated", "renormalised",
-    "teacher_renormalised" or "generalised". For "tail", teacher_outside_logps= [N] may give the teacher's
-    log-probability of the rest more accurately than teacher_logps does.
-
-    targets are optional. They exclude ignored rows, and are the labels of the cross-entropy that hard_weight=
-    adds.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        log_s, log_t = np.take_along_axis(logps, ids, axis=-1), teacher_logps
-        rest_s, rest_t = (np.log1p(-np.exp(x).sum(-1)) for x in (log_s, log_t))  # outside="tail"
-        kl = (np.exp(log_t) * (log_t - log_s)).sum(-1) + np.exp(rest_t) * (rest_t - rest_s)
-        loss = kl.mean()
+    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -787,60 +728,60 @@ def set_distillation_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
+        id_counts (ids [N]): how many of its K ids each row uses.
         teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        loss_type: between student and teacher; the last two are refused.
-        outside: what becomes of the probability outside of a row's set.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        accumulate: adds to the gradients in place of overwriting them.
+        loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
+        outside: how the probability outside a row's set is treated.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
-        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl: the weight of the forward KL.
         divergence_weight: the weight of the divergence.
-        temperature_squared: the divergence times the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        reduction: how the tokens' losses become one.
-        mean_over: what a mean divides by.
-        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        reduction: how per-token losses are reduced.
+        mean_over: what a mean is taken over.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
         loss_scale: multiplies loss and gradients.
-        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         SetDistillationResult: see help(logitless.SetDistillationResult).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -867,16 +808,9 @@ def id_logps(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> IdLogps:
-    """Log-probabilities at any token ids of each row.
-
-    ids are [N, K], with id_counts= [N] if rows have fewer, or [E] with id_offsets= [N + 1]. With
-    normalise_over="set", instead of "vocabulary", probabilities sum to 1 over the row's ids, and only these
-    rows of the head are read.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        logps = np.take_along_axis(logps, ids, axis=-1)
+    """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
+    with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
+    which reads nothing else of the head.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -884,33 +818,33 @@ def id_logps(
         ids (ids [N, K], or [E] with offsets): token ids of each row.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
-        normalise_over: what the probabilities of a row sum to 1 over.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        id_counts (ids [N]): how many of its K ids each row uses.
+        normalise_over: the set over which a row's probabilities sum to 1.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
 
     Returns:
         IdLogps: see help(logitless.IdLogps).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -943,64 +877,56 @@ def id_logps_backward(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """The backward half of id_logps(). Writes gradients to the arrays given as d_hidden=, d_weight=, d_bias=
-    or d_logits=.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        d_logits = -np.exp(logps) * upstream.sum(-1, keepdims=True)
-        np.add.at(d_logits, (np.arange(len(ids))[:, None], ids), upstream)
-        d_hidden, d_weight, d_bias = d_logits @ weight, d_logits.T @ hidden, d_logits.sum(0)
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ids (ids [N, K], or [E] with offsets): token ids of each row.
-        forward: the result of id_logps() for the same arguments.
-        upstream (float64 or float32 as ids): the gradient of the loss with respect to logps.
+        forward: what id_logps() has returned for the same arguments.
+        upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
         context: how the call runs; by default a shared one.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
+        id_counts (ids [N]): how many of its K ids each row uses.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        normalise_over: what the probabilities of a row sum to 1 over.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        accumulate: adds to the gradients in place of overwriting them.
+        normalise_over: the set over which a row's probabilities sum to 1.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
-        Plan: how the call ran.
+        Plan: what ran.
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1049,18 +975,13 @@ def distillation_loss(
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """Divergence of a student from a teacher over one vocabulary: loss_type="forward_kl", "reverse_kl",
-    "jsd", ...
+    """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
+    the hidden states and the head of each, over one vocabulary.
 
-    Each model is given by hidden states and a head. teacher_bias, teacher_softcap and teacher_round_logits_to
-    belong to the teacher's head. teacher_logits=, [N, V] or [B, T, V], replaces the teacher's states and
-    head; logits= may then replace the student's. targets are optional: they exclude ignored rows, and are the
-    labels of the cross-entropy that hard_weight= adds. The teacher has no gradient.
-
-    Equivalent to, with the other options at their defaults:
-        logits = [hidden @ weight.T + bias, teacher_hidden @ teacher_weight.T + teacher_bias]
-        log_s, log_t = (x - np.logaddexp.reduce(x, axis=-1, keepdims=True) for x in logits)
-        loss = (np.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type="forward_kl"
+    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
+    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
+    teacher has no gradient.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -1070,71 +991,71 @@ def distillation_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         teacher_bias (floats [V]): the teacher: added to the logits.
-        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0: none.
         teacher_packing: the teacher: how weight is packed.
-        teacher_scales (float32 [V, G]): the teacher: of a weight that is packed as int8 or nf4.
-        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that the call is over; all by default.
+        teacher_scales (float32 [V, G]): the teacher: the scales of a weight packed as int8 or nf4.
+        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that form the vocabulary; all by default.
         teacher_lora_a (floats [r, H]): the teacher: a LoRA's first matrix.
-        teacher_lora_b (floats [V, r]): the teacher: its second matrix.
-        teacher_lora_scale: the teacher: multiplies the LoRA's part of the logits.
+        teacher_lora_b (floats [V, r]): the teacher: a LoRA's second matrix.
+        teacher_lora_scale: the teacher: multiplies the LoRA's term of the logits.
         teacher_lora_states (floats [N, r]): the teacher: hidden · lora_aᵀ, in place of lora_a.
         teacher_logits (floats [N, V] or [B, T, V]): the teacher: finished logits, in place of hidden and weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients instead of overwriting them.
-        loss_type: the distance between student and teacher.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        accumulate: adds to the gradients in place of overwriting them.
+        loss_type: the divergence between student and teacher.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
-        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
-        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        teacher_temperature: divides the teacher's capped logits; unset: the student's temperature, token by token.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        beta: β of jsd, the teacher's weight in the mixture; 0 is forward_kl, 1 is reverse_kl.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
-        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        acceptance_decay: η of lk_hybrid: how fast the KL's weight falls as student and teacher overlap more.
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        reduction: how the tokens' losses become one.
-        mean_over: what a mean divides by.
-        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        reduction: how per-token losses are reduced.
+        mean_over: what a mean is taken over.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
-        want_agreement: fills whether both have the same most likely id.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        want_agreement: fills metrics.agreement and per_token_agreement.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1160,24 +1081,12 @@ def token_stats(
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> TokenStats:
-    """Per-token statistics: logp of the target, lse, max_logit (before the temperature), and log_sum (lse
-    minus the largest final logit).
-
-    entropy=True, cross=True, argmax=True, rank=True, square_sum=True (the sum of p * p) and outside=True
-    (log(1 - p) of the target, and the maximum that its gradient needs) add these. top_k=K, up to 256, adds
-    top_ids and top_logps, [N, K]: the ids of the K largest logits and their log-probabilities, sorted by
-    descending logit; ties go to the lower id. If the vocabulary is smaller than K, the ids after its end are
-    -1. A target is the greedy choice if it equals argmax.
-
-    Equivalent to, with the other options at their defaults:
-        logits = hidden @ weight.T + bias
-        max_logit, argmax, lse = logits.max(-1), logits.argmax(-1), np.logaddexp.reduce(logits, axis=-1)
-        log_sum, logps = lse - max_logit, logits - lse[..., None]
-        logp = np.take_along_axis(logps, targets[..., None], axis=-1)[..., 0]
-        rank, outside = 1 + (logps > logp[..., None]).sum(-1), np.log1p(-np.exp(logp))
-        entropy, square_sum = -(np.exp(logps) * logps).sum(-1), np.exp(2 * logps).sum(-1)
-        top_ids = np.argsort(-logits, axis=-1, kind="stable")[..., :top_k]
-        top_logps = np.take_along_axis(logps, top_ids, axis=-1)
+    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
+    rank=True, square_sum=True (the sum of p * p) or outside=True (log(1 - p) of the target, and what a backward pass
+    needs for it) these as well.
+    top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
+    lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
+    is the greedy choice where it is argmax.
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -1185,38 +1094,38 @@ def token_stats(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         entropy: the entropy of the token's distribution, in nats.
         cross: Σ_v q_v log p_v.
         argmax: the most likely id.
         rank: the rank of the target among the logits; costs a second pass over them.
         top_k: the ids and log-probabilities of the k largest logits; 0 for none.
-        cross_weights (float32 [V]): q of cross; empty: 1/V each.
-        outside: log(1 − p) of the target, from a sum over all other entries.
+        cross_weights (float32 [V]): the q of cross; empty: 1/V each.
+        outside: log(1 − p) of the target, computed from all other entries.
         square_sum: Σ p², the probability that two draws are the same token.
 
     Returns:
         TokenStats: see help(logitless.TokenStats).
 
     Raises:
-        ValueError: an argument is invalid; nothing was written.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1228,22 +1137,17 @@ def token_stats(
     """
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """The number of ids that each token's two lists share, such as two models' top_ids.
-
-    Equivalent to:
-        same = (a_ids[..., :, None] == b_ids[..., None, :]) & (a_ids[..., None] >= 0)
-        overlap = same.any(-1).sum(-1)
+    """How many ids each token's two lists share, such as two models' top_ids.
 
     Args:
-        a_ids (ids [..., A]): one list per token; nested Python lists are allowed. No id twice; ids below 0 do
-            not count.
+        a_ids (ids [..., A]): one list per token, or nested lists of them. No id twice; ids below 0 do not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        int64 [...], one number per token.
+        int64 [...], a number per token.
 
     Raises:
-        ValueError: the leading axes differ, or an argument is invalid.
+        ValueError: the two have other leading axes, or an argument is refused.
         TypeError: an argument is not an array of integers.
 
     Example:
@@ -1256,21 +1160,16 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
     """The union of each token's two lists, such as a student's own top_ids and a teacher's.
 
-    Equivalent to:
-        pairs = zip(a_ids.tolist(), b_ids.tolist())
-        unions = [[i for i in dict.fromkeys(a + b) if i >= 0] for a, b in pairs]
-        ids, offsets = np.concatenate(unions), np.cumsum([0, *map(len, unions)])
-
     Args:
-        a_ids (ids [..., A]): one list per token; nested Python lists are allowed. Ids below 0 do not count.
+        a_ids (ids [..., A]): one list per token, or nested lists of them. Ids below 0 do not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        ids [E] and offsets [N + 1], int64, for ids= and id_offsets= of the losses. Each id of a token appears
-        once: first the ids of a_ids in their order, then the new ones of b_ids.
+        ids [E] and offsets [N + 1], int64, as ids= and id_offsets= of the losses. Each id of a token appears once, those
+        of a_ids first, both in their order.
 
     Raises:
-        ValueError: the leading axes differ, or an argument is invalid.
+        ValueError: the two have other leading axes, or an argument is refused.
         TypeError: an argument is not an array of integers.
 
     Example:
@@ -1307,19 +1206,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1379,19 +1278,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1438,19 +1337,19 @@ def plan(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1495,19 +1394,19 @@ def plan(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1543,19 +1442,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1602,19 +1501,19 @@ def plan(
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1656,19 +1555,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1695,19 +1594,19 @@ def plan(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1734,19 +1633,19 @@ def plan(
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> Plan:
-    """How a call would run, and the memory that it would take. Nothing is computed.
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: the function's arguments, all by name.
+        **arguments: those of the function, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is invalid, as in the call itself.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1759,15 +1658,14 @@ def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kt
     """The options of a function.
 
     Args:
-        task: the name of a function as in plan(), "context", or "backward". Its option "mode" is backward= of
-            a call.
+        task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
 
     Returns:
-        {name: description}. A description is a dict with the option's type, default, range and meaning; with
-        its choices if it takes a name, and its shape if it is an array.
+        A dict by name, of dicts: the option's type, default and range, its meaning in a sentence, its choices if it takes
+        a name, and its shape if it is an array.
 
     Raises:
-        ValueError: task is unknown.
+        ValueError: task is none of them.
 
     Example:
         >>> import logitless
@@ -1777,13 +1675,13 @@ def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kt
     ...
 
 def environment(context: Context | None=None) -> dict[str, Any]:
-    """A description of the library, the CPU, the instruction set and the BLAS in use.
+    """What runs: library, CPU, instruction set and BLAS.
 
     Args:
-        context: the context whose threads, instruction set and BLAS are described; by default a shared one.
+        context: whose threads, instruction set and BLAS are described; by default a shared one.
 
     Returns:
-        A dict with the output of `logitless info`.
+        A dict by name, as `logitless info` prints it.
 
     Raises:
         TypeError: context is not a Context.

@@ -39,27 +39,18 @@ def distillation_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """Divergence of a student (hidden and weight) from a teacher (teacher_hidden and teacher_weight), without
-    the logits of either in memory.
+    """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
+    teacher_weight: loss_type="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
+    logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
+    or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
 
-    loss_type is "forward_kl" (the default), "reverse_kl", "jsd" (with beta=), ...
-    (docs/losses-distillation.md). hidden, weight and bias have gradients; the teacher never has one, detached
-    or not. If a server computed the teacher's logits, give teacher_logits [..., V] instead of teacher_hidden
-    and teacher_weight.
-
-    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
-    one loss per token.
-
-    vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
-    entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
-    vocabulary of both heads; teacher_logits are then the columns of the rank's own slice.
-
-    Equivalent to, with the other options at their defaults:
-        log_s = F.linear(hidden, weight, bias).log_softmax(-1)
-        log_t = F.linear(teacher_hidden, teacher_weight, teacher_bias).log_softmax(-1)
-        kl = F.kl_div(log_s, log_t, reduction="none", log_target=True)  # loss_type="forward_kl"
-        loss = kl.sum(-1).mean()
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against; without it all tokens take part. softcap is the student's; the other options are the members of
+    DistillationOptions. reduction="none" returns one loss per token. With
+    return_metrics=True a dict of them comes with the loss. vocab_ids and context are those of linear_cross_entropy(),
+    and teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
+    PackedWeight. group: ranks that share the vocabulary of both heads;
+    teacher_logits are the columns of a rank's slice then.
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -70,49 +61,49 @@ def distillation_loss(
         bias (floats [V]): added to the logits.
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
-        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0: none.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that the call is over; all by default.
-        reduction: how the tokens' losses become one.
-        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of the results; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of metrics to log.
+        teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that form the vocabulary; all by default.
+        reduction: how per-token losses are reduced.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        softcap: c of c · tanh(logits / c); 0 for none.
-        loss_type: the distance between student and teacher.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        softcap: c of c · tanh(logits / c); 0: none.
+        loss_type: the divergence between student and teacher.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
-        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
-        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        teacher_temperature: divides the teacher's capped logits; unset: the student's temperature, token by token.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        beta: β of jsd, the teacher's weight in the mixture; 0 is forward_kl, 1 is reverse_kl.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
-        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        acceptance_decay: η of lk_hybrid: how fast the KL's weight falls as student and teacher overlap more.
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        mean_over: what a mean divides by.
+        mean_over: what a mean is taken over.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
-        want_agreement: fills whether both have the same most likely id.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        want_agreement: fills metrics.agreement and per_token_agreement.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -134,46 +125,43 @@ def id_logps(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
-    """Log-probabilities at any token ids of each row, with gradients.
+    """Log-probabilities at any token ids of each token, of ids' shape, with gradients.
 
-    ids are [..., K] with hidden's leading axes, or [E] with id_offsets [N + 1]. If a token has fewer than K
-    ids, give id_counts; the results after them are 0. With normalise_over="set", probabilities sum to 1 over
-    the token's ids (an id that occurs twice counts once), only these rows of the head are read, and group is
-    not supported. temperatures, vocab_ids, group and context are as in linear_cross_entropy().
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        logps = logits.log_softmax(-1).gather(-1, ids)
+    ids is [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has (the others are 0);
+    or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
+    that stands twice counted once, and reads no other row of the head. The other options are the members of
+    TokenOptions; temperatures, vocab_ids, group and context are those of linear_cross_entropy(). Over sets there is no
+    group.
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ids (int64 or int32 [..., K], or [E] with offsets): token ids of each row.
         bias (floats [V]): added to the logits.
-        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        softcap: c of c · tanh(logits / c); 0 for none.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of the results; by default float64 if hidden is, else float32.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        normalise_over: what the probabilities of a row sum to 1 over.
+        normalise_over: the set over which a row's probabilities sum to 1.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        log-probabilities, of ids' shape; float32, or float64 for float64 hidden states, or dtype.
+        log-probabilities, of ids' shape. They are float32, or float64 for float64 hidden states, or of dtype.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -204,71 +192,62 @@ def kto_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """Loss of single sequences, each labelled desirable or not: loss_type="kto", "apo_zero_unpaired", "bco"
-    or "a2po".
-
-    labels, one per sequence, are true for desirable sequences; for a2po they are optional. reward_targets,
-    one per sequence, are the rewards that a2po fits. sequence_weights multiply the losses. The reference,
-    temperatures, offsets, vocab_ids and context are as in preference_loss().
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        logps = -F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none").sum(-1)
-        kl = (kl_logps - kl_ref_logps).mean().clamp(min=0)
-        z = (logps - ref_logps - kl) * (2 * labels - 1) * beta
-        loss = (1 - torch.sigmoid(z)).mean()
+    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
+    true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
+    sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
+    of preference_loss().
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
-        labels (flags [B]): 1 is desirable.
+        labels (flags [B]): 1: desirable, 0: undesirable.
         bias (floats [V]): added to the logits.
         ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
         ref_hidden (floats [..., H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that the call is over; all by default.
-        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
-        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that form the vocabulary; all by default.
+        kl_logps (numbers [B or other]): kto: log-probabilities of mismatched answers.
+        kl_ref_logps (numbers as kl_logps): kto: the reference's log-probabilities of mismatched answers.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
-        reward_targets (numbers [B]): for a2po.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        reward_targets (numbers [B]): a2po: reward − value, the target of beta times the log ratio.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of the results; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of metrics to log.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: the loss of a sequence.
+        loss_type: the loss of each sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
-        undesirable_weight: the weight of the others.
-        bco_delta: bco: what rewards are compared with.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        undesirable_weight: the weight of undesirable sequences.
+        bco_delta: bco: the baseline of the rewards, the mean of past ones.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        the loss, one number; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
+        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -296,38 +275,27 @@ def linear_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None,
 ) -> Any:
-    """A drop-in for torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
+    """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
-    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
-    in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
+    The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
+    there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
 
-    The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
-    float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
-    all micro-batches of a step, or a tensor, which torch.compile reads at run time.
+    num_items_in_batch is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
+    micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
+    than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
+    linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
+    linear_weight and linear_bias hold this rank's vocabulary entries, and all else is the same on all ranks; a head that is a
+    DTensor, sharded over its vocabulary entries, needs none. torch.compile breaks the graph at a call with context.
 
-    With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
-    its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
+    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
+    be a LoraWeight (logitless.lora), whose tensors have gradients, too.
 
-    With group, linear_weight and linear_bias hold this rank's vocabulary entries, and all other arguments are
-    equal on all ranks. A head that is a DTensor, sharded by vocabulary entry, needs no group.
+    Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
+    label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
 
-    torch.compile breaks the graph at a call with context.
-
-    linear_weight may be a PackedWeight (logitless.packed), which is frozen: only input and linear_bias have
-    gradients. It may be a LoraWeight (logitless.lora), whose tensors have gradients, too.
-
-    Targets may be class probabilities, with input's leading axes and the classes as last axis. They are
-    copied if label_smoothing or weight is given, or if they are not float32 (float64 for a float64 input).
-
-    Differences from PyTorch: the mean over no tokens is 0 instead of NaN, and a negative class probability is
-    an error. Weights of more than two axes, and class probabilities that require a gradient, are passed to
+    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN, and a class probability below
+    0 is an error. Weights of more than two axes, and class probabilities that require a gradient, are handed to
     PyTorch's own function, with a warning.
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(input, linear_weight, linear_bias)
-        logits = softcap * torch.tanh(logits / softcap) / temperature  # if softcap > 0
-        loss = F.cross_entropy(logits.movedim(-1, 1), target, weight, ignore_index=ignore_index,
-                               reduction=reduction, label_smoothing=label_smoothing)
 
     Args:
         input (floats [..., H]): hidden states.
@@ -335,38 +303,38 @@ def linear_cross_entropy(
         target (int64 [...], or floats [..., V]): token ids, or class probabilities.
         linear_bias (floats [V]): added to the logits.
         weight (numbers [V]): class weights, as in PyTorch.
-        reduction: how the tokens' losses become one.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        reduction: how per-token losses are reduced.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
-        options: no effect; in PyTorch it selects a chunking.
-        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
-        temperatures (numbers [...]): one per token, instead of temperature.
+        options: PyTorch's, which chooses a chunking there: without effect.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
-        return_stats: returns the loss and its CrossEntropyStats.
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
+        return_stats: returns the loss and CrossEntropyStats, of the same pass.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        context: how the call and its backward run; overrides options().
-        softcap: c of c · tanh(logits / c); 0 for none.
+        context: how the call runs, backward included, instead of what options() says.
+        softcap: c of c · tanh(logits / c); 0: none.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         z_loss: λ of λ · lse², added to each token's loss.
-        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
 
     Returns:
-        the loss, one number, or one per token with reduction="none"; input's type, or loss_dtype. With return_stats=True a tuple (loss, CrossEntropyStats).
+        the loss, of input's type, or of loss_dtype; with return_stats=True (loss, CrossEntropyStats). One number, or one per token with reduction="none".
 
     Raises:
-        ValueError, RuntimeError, IndexError: as in PyTorch's function.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError, RuntimeError, IndexError: as PyTorch's function raises them.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -417,27 +385,16 @@ def policy_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """Policy loss of sampled tokens: loss_type="grpo", "dapo", "ppo", ... (docs/losses-policy.md).
+    """A policy loss of sampled tokens (loss_type="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
+    hidden and head. advantages are per sequence or per token, logps and mask per token, scores per sequence
+    (loss_type="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
+    teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
+    with the loss.
 
-    advantages are per sequence or per token, logps and mask per token, and scores per sequence (for
-    loss_type="topr" and positive_nll_weight). teacher_logps with teacher_weight=1.0 distil on-policy;
-    advantages are then optional.
-
-    kept_ids are the token ids that a sampler kept (top-p, top-k), including the chosen ones: [..., K], with
-    kept_counts if tokens have fewer than K, or [E] with kept_offsets. Log-probabilities are then normalised
-    over these ids.
-
-    temperatures, vocab_ids and context are as in linear_cross_entropy(); all ids are then indices into
-    vocab_ids. For packed sequences in hidden [N, H], offsets [B + 1] are the first token of each sequence and
-    the end of the last.
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        logps = logits.log_softmax(-1).gather(-1, chosen_ids[..., None]).squeeze(-1)
-        ratio, A = torch.exp(logps - old_logps), advantages[:, None]
-        clipped = ratio.clamp(1 - epsilon_low, 1 + epsilon_high)
-        per_token = -torch.min(ratio * A, clipped * A)  # loss_type="grpo"
-        loss = ((per_token * mask).sum(-1) / mask.sum(-1)).mean()
+    kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
+    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses-policy.md).
+    temperatures, vocab_ids and context are those of linear_cross_entropy(); all ids mean places among vocab_ids.
+    offsets, [B + 1], say where each of the sequences of hidden [N, H] begins, and where the last one ends.
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -452,49 +409,49 @@ def policy_loss(
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [...]): 0 excludes a token.
         kept_ids (int64 or int32 [..., K], or [E] with offsets): token ids that the sampler kept.
-        kept_counts (int64 or int32 [...]): how many of its K ids each row has.
+        kept_counts (int64 or int32 [...]): how many of its K ids each row uses.
         kept_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        softcap: c of c · tanh(logits / c); 0 for none.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of the results; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of metrics to log.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: the loss of a token, and by default its aggregation and trust region.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the per-token loss, which also sets the default aggregation and trust region.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        importance_sampling_level: one ratio per token, or GSPO's one per sequence.
-        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
-        epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
-        delta: with two-sided clipping: the largest ratio of the unclipped side.
-        log_ratio_clamp: log ratios are held within ± this; none is 300.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        importance_sampling_level: one ratio per token, or one per sequence (GSPO).
+        epsilon_low: ratios are clipped below at 1 − ε; at most 1, except for gmpo; unset: 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_high: ratios are clipped above at 1 + ε; unset: 0.3 (gmpo: 0.4); for cispo and dppo the bound itself, unset: 5 and 3.
+        delta: two-sided clipping: the upper bound of the ratio for negative advantages.
+        log_ratio_clamp: clamps log ratios to ± this; none: 300.
         beta: the weight of the KL penalty; needs ref_logps.
-        kl_estimator: estimates the KL from one sample; needs beta.
-        use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
+        kl_estimator: the estimator of the KL from one sample; needs beta.
+        use_bias_correction_kl: multiplies the KL by the importance ratio (DeepSeek-V3.2); needs beta.
         entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
-        top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
-        off_policy_mask_threshold: sequences of negative advantage whose mean drift is above this are dropped.
-        sampler_correction: what exp(old − sampling) does to a token's loss; needs sampling_logps.
-        sampler_clip_min: the least correction; needs sampler_correction.
-        sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
+        top_entropy_quantile: the share of tokens, those with the highest entropies, that keep their loss.
+        off_policy_mask_threshold: drops sequences with a negative advantage whose mean log-probability has fallen by more than this.
+        sampler_correction: how exp(old − sampling) weights or masks a token's loss; needs sampling_logps.
+        sampler_clip_min: the lower bound of the correction; needs sampler_correction.
+        sampler_clip_max: the upper bound of the correction; any other than 3 needs sampler_correction.
         teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
         teacher_against: the log-probability that the teacher's is compared with; needs teacher_weight.
-        teacher_discount: how much each position further on counts; needs teacher_weight.
-        trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
-        trust_region_low: the trust region's lower bound; unset it is 0.2 (tv_both: 0.1).
-        trust_region_high: the trust region's upper bound; unset it is 0.2 (tv_both: 0.1).
-        m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
+        teacher_discount: the discount per position of later tokens' log ratios; needs teacher_weight.
+        trust_region: which tokens keep their loss, by how far the policy has moved from old_logps; default: tv for dppo, none for all others.
+        trust_region_low: the trust region's lower bound; unset: 0.2 (tv_both: 0.1).
+        trust_region_high: the trust region's upper bound; unset: 0.2 (tv_both: 0.1).
+        m2_threshold: M2PO: drops the tokens with the largest (old − sampling)² until the mean of the rest is below this.
         sampler_penalty: the weight of (logp − sampling)².
-        positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
-        aggregation: how tokens' losses become one number; the loss type's by default.
-        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
-        max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
-        num_sequences: what a mean of sequences divides by in place of their number.
-        count_empty_sequences: whether a mean of sequences counts those without a token.
+        positive_nll_weight: the weight of the negative log-likelihood of sequences with a score above 0; needs scores.
+        aggregation: how per-token losses become one number; default: as the loss type does.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
+        max_completion_length: the divisor of seq_mean_token_sum_norm (dr_grpo), which requires it.
+        num_sequences: the divisor of a mean over sequences; unset: their number.
+        count_empty_sequences: whether a mean over sequences counts sequences whose tokens are all masked.
         sapo_temperature_pos: sapo: the temperature where the advantage is positive.
         sapo_temperature_neg: sapo: the temperature where the advantage is negative.
         vespo_k_pos: vespo: k where the advantage is not negative.
@@ -503,28 +460,28 @@ def policy_loss(
         vespo_lambda_neg: vespo: λ where the advantage is negative.
         dro_tau: dro: twice the weight of (logp − old)².
         topr_weight_pos: topr: the weight of sequences with a score above 0.
-        topr_weight_neg: topr: the weight of the others.
-        cov_share: clip_cov, kl_cov: the share of tokens that they choose.
+        topr_weight_neg: topr: the weight of all other sequences.
+        cov_share: clip_cov, kl_cov: the share of tokens to choose.
         cov_low: clip_cov chooses among tokens with a covariance above this.
         cov_high: clip_cov chooses among tokens with a covariance below this.
-        cov_seed: decides which tokens clip_cov chooses.
+        cov_seed: the seed of clip_cov's choice.
         cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
         loss_scale: multiplies loss and gradients.
-        want_entropy: fills metrics.mean_entropy where nothing else needs it.
-        advantages_per: what advantages has an entry for.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        want_entropy: fills metrics.mean_entropy even if nothing else needs the entropy.
+        advantages_per: whether advantages are per sequence or per token.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        the loss, one number; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
+        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -559,19 +516,11 @@ def preference_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """Preference loss of pairs of sequences (DPO and its variants, ORPO, SimPO, CPO): hidden [2B, T, H] holds
-    the chosen sequences, then the rejected ones.
-
-    loss_type is a name such as "ipo", or a list of names with loss_weights. The reference is given by
-    ref_logps, one per sequence or per token, or by its own hidden states and head (ref_hidden, ref_weight,
-    ref_bias, ref_softcap, ref_vocab_ids), which run forward in the same call. temperatures, offsets,
-    vocab_ids and context are as in policy_loss().
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        logps = -F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none").sum(-1)
-        chosen, rejected = (logps - ref_logps).chunk(2)
-        loss = -F.logsigmoid(beta * (chosen - rejected)).mean()  # loss_type="sigmoid"
+    """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
+    the rejected ones. options are the members of PreferenceOptions, e.g. loss_type="ipo" or a list of names with
+    loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
+    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
+    vocab_ids and context are those of policy_loss().
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -582,56 +531,56 @@ def preference_loss(
         ref_hidden (floats [..., H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that the call is over; all by default.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that form the vocabulary; all by default.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of the results; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of metrics to log.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: the losses that are added up, at least one.
-        loss_weights: one for each of loss_type; empty: all 1.
+        loss_type: the losses to sum, at least one.
+        loss_weights: one weight per loss type; empty: all 1.
         beta: the scale of log ratios.
         label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
         discopop_tau: τ of discopop.
         simpo_gamma: γ of simpo.
-        f_divergence: takes the place of log ratios.
+        f_divergence: f-DPO: the function applied to a pair's log ratios.
         f_alpha: α of alpha_divergence.
-        ld_alpha: LD-DPO: how much tokens beyond the length of the pair's shorter answer count.
-        use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
+        ld_alpha: LD-DPO: the weight of tokens beyond the length of the pair's shorter answer.
+        use_weighting: WPO: weights a pair's loss by the policy's probability of both answers.
         reward_alpha: AlphaPO: α of simpo's and cpo's reward.
-        nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        nll_weight: the weight of the chosen sequences' negative log-likelihood; unset: 1 with orpo or cpo, else 0.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        the loss, one number; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
+        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
         >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
         >>> weight = torch.arange(28.0).cos().reshape(7, 4)
-        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence and a rejected one
+        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
         >>> targets, ref_logps = torch.arange(6).reshape(2, 3), torch.tensor([-6.0, -7.0])
         >>> loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type="ipo")
         >>> round(loss.item(), 3)
@@ -658,25 +607,17 @@ def set_distillation_loss(
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: Optional[int] = None,
     context: Optional[Context] = None,
 ) -> Tensor:
-    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per
-    token.
+    """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
 
-    ids and teacher_logps are [..., K] with hidden's leading axes, with id_counts if tokens have fewer than K,
-    or [E] with id_offsets. outside= selects how the remaining probability is treated: "tail" (the default),
-    "truncated", "renormalised", "teacher_renormalised" or "generalised" (docs/losses-distillation.md). For
-    "tail", teacher_outside_logps may give the teacher's log-probability of the rest. hidden, weight and bias
-    have gradients; the teacher does not.
+    ids and teacher_logps are [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has,
+    or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
+    teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
+    "teacher_renormalised" or "generalised": docs/losses-distillation.md. Gradients flow to hidden, weight and
+    bias, and none to the teacher.
 
-    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in
-    linear_cross_entropy().
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        log_s, log_t = logits.log_softmax(-1).gather(-1, ids), teacher_logps
-        rest_s, rest_t = (torch.log1p(-x.exp().sum(-1, keepdim=True)) for x in (log_s, log_t))
-        log_s, log_t = torch.cat([log_s, rest_s], -1), torch.cat([log_t, rest_t], -1)  # outside="tail"
-        loss = F.kl_div(log_s, log_t, reduction="none", log_target=True).sum(-1).mean()
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against. The other options are those of SetDistillationOptions; num_items_in_batch, temperatures, vocab_ids, group
+    and context are those of linear_cross_entropy().
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -684,46 +625,46 @@ def set_distillation_loss(
         ids (int64 or int32 [..., K], or [E] with offsets): token ids whose teacher log-probability is known.
         teacher_logps (numbers as ids): the teacher's log-probabilities.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
-        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
-        reduction: how the tokens' losses become one.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of the results; by default float64 if hidden is, else float32.
+        reduction: how per-token losses are reduced.
+        softcap: c of c · tanh(logits / c); 0: none.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: between student and teacher; the last two are refused.
-        outside: what becomes of the probability outside of a row's set.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
+        outside: how the probability outside a row's set is treated.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
-        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl: the weight of the forward KL.
         divergence_weight: the weight of the divergence.
-        temperature_squared: the divergence times the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        mean_over: what a mean divides by.
+        mean_over: what a mean is taken over.
         loss_scale: multiplies loss and gradients.
-        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states, or dtype.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -749,56 +690,52 @@ def soft_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
-    """Cross-entropy against a target distribution per token, without the logits in memory.
+    """Cross-entropy against a distribution a token, without the logits in memory.
 
-    The targets are probabilities [..., V] with hidden's leading axes, or ids with weights: both [..., K],
-    with id_counts if tokens have fewer than K, or [E] with id_offsets. Weights of equal ids add up. The
-    targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
-    (float64 for float64 hidden). mask leaves tokens out.
+    The targets are probabilities, [..., V] with hidden's leading axes (of another type than float32, or float64 for a
+    float64 hidden, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
+    how many of its K a token has, or [E] with id_offsets. They may have any sum; none of them gets a gradient. mask
+    leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, vocab_ids, group and
-    context are as in linear_cross_entropy().
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        probabilities = torch.zeros_like(logits).scatter_add(-1, ids, weights)  # if not given
-        loss = -(probabilities * logits.log_softmax(-1)).sum(-1)[mask].mean()
+    subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
+    TokenOptions; num_items_in_batch, temperatures, vocab_ids, group and context are those of
+    linear_cross_entropy().
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        probabilities (numbers [..., V]): instead of ids and weights; copied unless they are float32.
+        probabilities (numbers [..., V]): in place of ids and weights; copied unless they are float32.
         ids (int64 or int32 [..., K], or [E] with offsets): token ids with a target weight.
-        weights (numbers as ids): their probabilities; weights of one id add up.
-        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
+        id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
-        reduction: how the tokens' losses become one.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of the results; by default float64 if hidden is, else float32.
+        reduction: how per-token losses are reduced.
+        softcap: c of c · tanh(logits / c); 0: none.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states, or dtype.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -819,51 +756,44 @@ def token_logps(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Union[Tensor, tuple[Tensor, ...]]:
-    """Log-probabilities of the targets, in targets' shape and with gradients.
-
-    entropy=True and lse=True add the entropies, in nats, and the log-sum-exp of the logits, in this order and
-    with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
+    """Log-probabilities of the targets, of targets' shape; with entropy=True a tuple with the entropies, in
+    nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
+    0 in each. options are the members of TokenOptions
+    (ignore_index, temperature, shift, ...); temperatures, vocab_ids, group and context are those of
     linear_cross_entropy().
 
-    Use this function for a policy loss of your own; policy_loss() has the published ones.
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        all_logps = logits.log_softmax(-1)
-        logps = all_logps.gather(-1, targets[..., None]).squeeze(-1)
-        entropies = -(all_logps.exp() * all_logps).sum(-1)  # with entropy=True
-        log_sum_exp = logits.logsumexp(-1)  # with lse=True
+    They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
-        entropy: also returns entropies, in nats.
-        lse: also returns the log-sum-exp of the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of the results; by default float64 if hidden is, else float32.
+        entropy: returns entropies as well, in nats.
+        lse: returns the log-sum-exp of the logits as well.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
-        context: how the call and its backward run; overrides options().
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        log-probabilities, of targets' shape; with entropy or lse a tuple (logps, entropies, lse) of the requested ones. float32, or float64 for float64 hidden states, or dtype.
+        log-probabilities, of targets' shape; or a tuple of these, entropies and lse. They are float32, or float64 for float64 hidden states, or of dtype.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -882,40 +812,36 @@ def topk_logps(
     round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     context: Optional[Context] = None,
 ) -> tuple[Tensor, Tensor]:
-    """The ids of the k largest logits of each row, and their log-probabilities: both [..., k], without
-    gradients.
+    """The ids of the k largest logits of each row of hidden, int64, and their log-probabilities: both of shape
+    [..., k]. They go by falling logit, and of equal logits the lower id comes first, so [..., 0] is the greedy choice.
 
-    They are sorted by descending logit; ties go to the lower id, so [..., 0] is the greedy choice. k is 1 to
-    256. If the vocabulary is smaller than k, the remaining ids are -1 and the log-probabilities -inf; a row
-    with a NaN has -1 and NaN. The log-probabilities are normalised over the whole vocabulary. With vocab_ids,
-    the ids are indices into vocab_ids. temperatures, group and context are as in linear_cross_entropy().
-
-    Equivalent to, with the other options at their defaults:
-        logits = F.linear(hidden, weight, bias)
-        ids = logits.topk(k).indices
-        logps = logits.log_softmax(-1).gather(-1, ids)
+    k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
+    and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
+    exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
+    (temperature, ...); temperatures, vocab_ids (whose places the ids are), group and context are those of
+    linear_cross_entropy().
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        k: the number of ids, from 1 to 256.
+        k: how many, from 1 to 256.
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of the results; by default float64 if hidden is, else float32.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        context: how the call and its backward run; overrides options().
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        context: how the call runs, backward included, instead of what options() says.
 
     Returns:
         (ids, logps), both [..., k]: int64, and float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
-        ValueError: an argument is invalid, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or has the wrong type.
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -927,18 +853,13 @@ def topk_logps(
     """
 
 class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
-    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(). It also takes that function's
-    further options.
-
-    Equivalent to:
-        loss = linear_cross_entropy(input, self.linear.weight, target, linear_bias=self.linear.bias,
-                                    weight=self.weight, reduction=self.reduction)
+    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too.
 
     Args:
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
-        **arguments: PyTorch's arguments, and options of linear_cross_entropy() except per-token tensors:
-            softcap, z_loss, num_items_in_batch, loss_dtype, return_stats, context, ...
+        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, num_items_in_batch, loss_dtype,
+            return_stats, context ... but no tensor with an entry per token.
 
     Raises:
         ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.

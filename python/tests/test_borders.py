@@ -130,7 +130,7 @@ def test_a_head_of_one_row_has_its_gradient_either_way_round():
     columns = np.zeros((H, 2), np.float32)[:, :1].T  # [1, H], with elements that are not adjacent
     columns[:] = one
     assert logitless.cross_entropy(hidden, columns, ids, d_weight=np.ones_like(one)).loss == 0
-    with pytest.raises(ValueError, match="those of weight are the other way round"):
+    with pytest.raises(ValueError, match="it must be stored as weight is"):
         logitless.cross_entropy(hidden, weight, targets, d_weight=np.empty((H, V), np.float32).T)
 
 

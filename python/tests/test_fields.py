@@ -298,7 +298,7 @@ def test_every_option_of_a_context_arrives():
         assert seen({name: OF_A_CONTEXT[name]}) != seen({}), name
     with pytest.raises(ValueError, match="workspace_bytes = 12 is too small"):
         seen({"workspace_bytes": OF_A_CONTEXT["workspace_bytes"]})
-    with pytest.raises(ValueError, match="finished logits are not split"):
+    with pytest.raises(ValueError, match="the vocabulary of finished logits cannot be cut"):
         seen({"slices": OF_A_CONTEXT["slices"]})
     assert logitless.Context(threads=1).threads == 1
     with pytest.raises(ValueError, match="no such backend"):

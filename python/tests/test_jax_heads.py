@@ -246,7 +246,7 @@ def test_says_what_is_wrong_of_a_teacher_and_of_a_tree():
         (NUMBERS, {}, ValueError, r"^weight is int8 of shape \(90, 32\): it must have 2 axes of floats, or be a Packed"),
         (WEIGHT, {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis, and at"),
         (WEIGHT, {"vocab_ids": SHARES}, TypeError, "^vocab_ids is float32: token ids are integers$"),
-        (WEIGHT, {"vocab_ids": IDS + V}, Exception, r"vocab_ids\[0\] = \d+ is no entry of a vocabulary of 90"),
+        (WEIGHT, {"vocab_ids": IDS + V}, Exception, r"vocab_ids\[0\] = \d+ is outside \[0, 90\)"),
         (WEIGHT, {"vocab_ids": IDS[:5]}, Exception, "outside"),
     ],
 )

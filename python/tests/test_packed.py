@@ -200,11 +200,11 @@ NUMBERS, SCALES, FLOATS = INTEGERS.numpy(), np.ones((V, 2), np.float32), WEIGHT.
         (NUMBERS, {"packing": "int8", "scales": SCALES.astype(np.float64)}, "scales is float64: it must be float32"),
         (NUMBERS.view(np.uint8), {"packing": "nf4"}, "scales is null, but nf4 needs them"),
         (NUMBERS, {"packing": "nf4", "scales": SCALES}, "weight is int8: with packing = 'nf4' it must be uint8"),
-        (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": np.ones((V, 2 * H), np.float32)}, "group = 1 is no multiple of 2, the block of nf4"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": np.ones((V, 2 * H), np.float32)}, "group = 1 is not a multiple of 2, the block of nf4"),
         (NUMBERS, {"packing": "q8_0"}, "weight is int8: with packing = 'q8_0' it must be uint8"),
         (NUMBERS.view(np.uint8), {"packing": "q8_0"}, "weight has rows of 96 bytes, which is no multiple of 34"),
         (NUMBERS, {}, "weight is int8: it must be float32, bfloat16, float16 or float64"),
-        (FLOATS, {"vocab_ids": np.array([0, V])}, r"vocab_ids\[1\] = 40 is no entry of a vocabulary of 40"),
+        (FLOATS, {"vocab_ids": np.array([0, V])}, r"vocab_ids\[1\] = 40 is outside \[0, 40\)"),
     ],
 )
 def test_says_what_is_wrong(weight, options, message):

@@ -123,7 +123,7 @@ def test_not_traced():
         (PACKED, {"vocab_ids": IDS.int()}, TypeError, "^vocab_ids is torch.int32: it must be a tensor of torch.int64$"),
         (PACKED, {"vocab_ids": [1, 2]}, TypeError, "^vocab_ids is list: it must be a tensor of torch.int64$"),
         (PACKED, {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis"),
-        (PACKED, {"vocab_ids": IDS + V}, ValueError, r"vocab_ids\[0\] = 90 is no entry of a vocabulary of 90"),
+        (PACKED, {"vocab_ids": IDS + V}, ValueError, r"vocab_ids\[0\] = 90 is outside \[0, 90\)"),
         (PACKED, {"hidden": HIDDEN.double()}, ValueError, "float64"),
         (PACKED, {"hidden": HIDDEN[..., :8]}, ValueError, "8"),
         (PACKED, {"linear_bias": BIAS[:K], "vocab_ids": IDS}, RuntimeError, r"expected linear_bias shape \(90,\)"),

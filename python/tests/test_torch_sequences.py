@@ -34,7 +34,7 @@ def test_log_probabilities_of_0_make_a_loss_reference_free():
     x, w, y, logps = sequences()
     sums, labels = logps.sum(1), torch.tensor([True, False, True, False])
     for call in (lambda **r: preference_loss(x, w, y, **r), lambda **r: kto_loss(x, w, y, labels, **r)):
-        with pytest.raises(ValueError, match="is not given but .* compares with it: log-probabilities of 0 make it reference-free$"):
+        with pytest.raises(ValueError, match="is not given but .* needs it: ref_logps of 0 make the loss reference-free$"):
             call()
         call(ref_logps=torch.zeros(4))
     want = -F.logsigmoid(0.1 * (sums[:2] - sums[2:])).mean()

@@ -15,7 +15,7 @@ namespace {
 
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
-// Creates the meeting of the ranks that share a call, and states the options that hold for all its calls.
+// Creates the meeting of the ranks that share a call, and adds the context's options to its digests.
 std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   const Ranks& ranks = context.options().ranks;
   if (!ranks.any()) return nullptr;
@@ -45,7 +45,7 @@ void check_of_finished(const Gradients& gradients) {
   if (gradients.weight_sink) core::fail("weight_sink is set, but finished logits have no head");
   if (gradients.backward.mode != BackwardMode::kExact) {
     core::fail("backward.mode = ", name_of(gradients.backward.mode),
-               ": finished logits have no head that it would save products with");
+               ": finished logits have no head, so there are no products to save");
   }
 }
 
@@ -53,7 +53,7 @@ void check_of_finished(const Gradients& gradients) {
 void check_one_source(const Logits& logits) {
   if (!logits.is_given()) return;
   if (logits.hidden.given() || logits.head.given() || logits.head.softcap != 0) {
-    core::fail("logits are given, and hidden states or a head beside them: there are one or the other");
+    core::fail("logits are given together with hidden states or a head: give only one of the two");
   }
   if (logits.finished.axes == 3 && !logits.offsets.empty()) {
     core::fail("offsets is given, but logits is [B, T, V]: packed sequences are rows of [N, V]");
@@ -67,7 +67,7 @@ TeacherMatrices matrices_of(const Teacher& teacher) {
   try {
     check_one_source(logits);
     if (logits.is_given() && !logits.offsets.empty())
-      core::fail("offsets is given beside logits, whose sequences are not read");
+      core::fail("offsets is given with finished logits, whose sequences are not read");
     out.hidden = core::hidden_of(logits);
     out.head = core::head_of(logits.head);
   } catch (const InvalidInput& error) {
@@ -85,7 +85,8 @@ Call::FromHidden Call::from_hidden(const Logits& logits, const Teacher* teacher,
   const HeadMatrices head = core::head_of(logits.head);
   FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs_};
   core::set_gradients(gradients, head.layout, outputs_);
-  if (gradients.d_logits.given()) core::fail("d_logits is set, but the logits are of hidden states and a head");
+  if (gradients.d_logits.given())
+    core::fail("d_logits is set, but the logits are computed from hidden states and a head");
   std::optional<TeacherMatrices> beside;
   if (teacher) problem::add_teacher(beside.emplace(matrices_of(*teacher)), ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
@@ -100,7 +101,7 @@ Call::FromLogits Call::from_logits(const Logits& logits, const Teacher* teacher,
   check_one_source(logits);
   check_of_finished(gradients);
   if (context_.options().ranks.cuts_vocab()) {
-    core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
+    core::fail("ranks.vocab or ranks.slices is set: the vocabulary of finished logits cannot be cut");
   }
   core::set_gradients(gradients, HeadLayout::kVocabHidden, outputs_);
   FromLogits source{problem::check_tensors(core::logits_of("logits", logits.finished), logits.offsets),
@@ -172,13 +173,14 @@ void Call::check_slice() const {
   const auto& slice = context_.options().ranks.slice;
   if (!slice) return;
   const problem::TokenProblem& problem = this->problem();
-  if (problem.request.rank) core::fail("rank is wanted: it takes a second walk, and ranks.slice meets the others once");
+  if (problem.request.rank)
+    core::fail("rank is requested: it needs a second walk, and ranks.slice exchanges statistics only once");
   if (problem.divergence) {
-    core::fail("a divergence is wanted: it takes a second walk, and ranks.slice meets the others once");
+    core::fail("a divergence is requested: it needs a second walk, and ranks.slice exchanges statistics only once");
   }
   const size_t bytes = slice_bytes(), given = slice->gathered.size();
   if (given > 0 && (bytes == 0 || given % bytes != 0)) {
-    core::fail("ranks.slice.gathered has ", given, " bytes, which is no multiple of the ", bytes, " of a slice");
+    core::fail("ranks.slice.gathered has ", given, " bytes, which is not a multiple of the ", bytes, " of a slice");
   }
 }
 
@@ -192,7 +194,7 @@ size_t Call::slice_bytes() const {
 std::vector<std::byte> Call::fold_slice() {
   const Ranks& ranks = context_.options().ranks;
   if (!ranks.slice) core::fail("ranks.slice is not set");
-  if (!ranks.slice->gathered.empty()) core::fail("ranks.slice.gathered is given: a slice has nothing left to say");
+  if (!ranks.slice->gathered.empty()) core::fail("ranks.slice.gathered is given: it must be empty in fold_slice()");
   std::vector<std::byte> out(slice_bytes());
   shared_.cut->own_partials = out.data();
   run(nullptr);

@@ -70,8 +70,8 @@ class Call {
     });
   }
 
-  /// States the task and its options to the ranks that share the call, if any. Called before the options are
-  /// checked, so that a rank that refuses its own options throws by itself.
+  /// Adds the task and its options to the consistency check of ranks, if any share the call. Called before
+  /// the options are checked, so that a rank that refuses its own options throws by itself.
   template <class... Options>
   void digest(const char* task, const Options&... options) const {
     if (!meeting_) return;
@@ -98,8 +98,7 @@ class Call {
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
   /// The same for a loss whose gradient is multiplied by `upstream`.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
-  /// Returns the statistics of this slice as ranks send them: slice_bytes() in all, zeros for rows that take
-  /// no part.
+  /// Returns the statistics of this slice as ranks send them: slice_bytes() in all, zeros for ignored rows.
   std::vector<std::byte> fold_slice();
   /// Returns the plan of run().
   Plan plan(const TokenLoss* loss, stats::Returned returned = {}) const;

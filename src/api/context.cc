@@ -32,7 +32,7 @@ Context::Context(ContextOptions options) {
     if (edge > kMostTileEdge) fail(name, " = ", edge, " is above ", kMostTileEdge);
   }
   if (options.plan == PlanKind::kForwardOnly) {
-    fail("plan = forward_only cannot be asked for: a call without gradients runs it");
+    fail("plan = forward_only cannot be requested: calls without gradients run it");
   }
   auto state = std::make_shared<detail::ContextState>();
   state->kernels = kernels::find_kernels(options.simd_target);

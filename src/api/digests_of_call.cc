@@ -17,7 +17,7 @@ using problem::HiddenProblem;
 constexpr int64_t kSampledRows = 8;
 constexpr size_t kSampledBytes = 4096;
 
-// States a sample of `rows` rows of `bytes` bytes at row_of(i): the first, the last, and evenly spaced rows
+// Adds a sample of `rows` rows of `bytes` bytes at row_of(i): the first, the last, and evenly spaced rows
 // in between.
 template <class RowOf>
 void digest_sample(ranks::Digests& digests, const std::string& name, int64_t rows, int64_t bytes, const RowOf& row_of) {
@@ -33,7 +33,7 @@ void digest_sample(ranks::Digests& digests, const std::string& name, const Const
                 [&](int64_t row) { return core::element(matrix.data, matrix.dtype, row * matrix.stride); });
 }
 
-// States a sample of the rows that take part.
+// Adds a sample of the active rows.
 void digest_sample(ranks::Digests& digests, const std::string& name, const problem::TokenProblem& problem,
                    const problem::Rows<ConstMatrix>& rows) {
   const std::span<const int64_t> active = problem.active();
@@ -42,7 +42,7 @@ void digest_sample(ranks::Digests& digests, const std::string& name, const probl
                 [&](int64_t i) { return rows.place(active[static_cast<size_t>(i)]).data; });
 }
 
-// States the parts of a head's LoRA that all ranks have. Its states are compared only if `tokens` is not
+// Adds the parts of a head's LoRA that all ranks have. Its states are compared only if `tokens` is not
 // null: ranks then have the same tokens.
 void digest_lora(ranks::Digests& digests, const HeadMatrices& head, const std::string& of,
                  const problem::TokenProblem* tokens) {
@@ -56,7 +56,7 @@ void digest_lora(ranks::Digests& digests, const HeadMatrices& head, const std::s
   if (tokens) digest_sample(digests, of + "lora.states", *tokens, problem::matrix_rows(lora.states));
 }
 
-// States a head, which has `entries` vocabulary entries here.
+// Adds a head with `entries` vocabulary entries on this rank.
 void digest_head(ranks::Digests& digests, const HeadMatrices& head, int64_t entries, const std::string& name,
                  const std::string& of) {
   digests.add(of + "the size of " + name, entries);
@@ -77,7 +77,7 @@ void digest_head(ranks::Digests& digests, const HeadMatrices& head, int64_t entr
                 [&](int64_t row) { return packed.scales + row * scales; });
 }
 
-// States the properties of hidden states and head that all ranks share.
+// Adds the properties of hidden states and head that all ranks share.
 void digest_states(ranks::Digests& digests, DType dtype, int64_t hidden_size, const HeadMatrices& head,
                    const std::string& of) {
   digests.add(of + "hidden.dtype", dtype);
@@ -85,7 +85,7 @@ void digest_states(ranks::Digests& digests, DType dtype, int64_t hidden_size, co
   digests.add(of + "softcap", head.softcap);
 }
 
-// States the properties of a teacher that all ranks share.
+// Adds the properties of a teacher that all ranks share.
 void digest_teacher(ranks::Digests& digests, const HiddenProblem& problem) {
   if (problem.teacher_logits) return digests.add("teacher.logits.dtype", problem.teacher_logits->dtype);
   const problem::StatesAndHead& teacher = *problem.teacher;

@@ -17,7 +17,7 @@
 
 namespace logitless::api {
 
-/// States all fields of an options structure, except the tokens' temperatures, which digest_tokens() states.
+/// Adds all fields of an options structure, except the tokens' temperatures, which digest_tokens() adds.
 template <class Options>
 void digest_options(ranks::Digests& digests, const Options& options) {
   const auto visit = [&](const Field& field, const auto& value) {
@@ -31,8 +31,8 @@ void digest_options(ranks::Digests& digests, const Options& options) {
   visit_flat(FieldsOf<Options>(), visit, options);
 }
 
-/// States a per-token vector for the tokens that take part; other entries are not read. An absent vector has
-/// no values.
+/// Adds a per-token vector: the entries of active tokens, others are not read. An absent vector has no
+/// values.
 void digest_vector(ranks::Digests& digests, std::string name, const problem::TokenProblem& problem,
                    const ConstVector& values);
 inline void digest_tensor(ranks::Digests& digests, std::string name, const problem::TokenProblem& problem,
@@ -44,11 +44,12 @@ inline void digest_vector(ranks::Digests& digests, std::string name, const probl
                           std::span<const double> values) {
   digest_vector(digests, std::move(name), problem, ConstVector(values.data(), static_cast<int64_t>(values.size())));
 }
-/// States the inputs of ranks with the same tokens. `of` is a prefix for the names of a part of a call.
+/// Adds the inputs that ranks with the same tokens must share. `of` is a prefix for the names of a part of a
+/// call.
 void digest_tokens(ranks::Digests& digests, const problem::HiddenProblem& problem, const std::string& of);
-/// States the inputs of ranks that split the batch: of a head its size, type and a sample.
+/// Adds the inputs that ranks of a split batch must share: the head's size, type and a sample of it.
 void digest_head(ranks::Digests& digests, const problem::HiddenProblem& problem, const std::string& of);
-/// States the same for a teacher.
+/// The same for a teacher.
 void digest_teacher_tokens(ranks::Digests& digests, const problem::HiddenProblem& problem);
 void digest_teacher_head(ranks::Digests& digests, const problem::HiddenProblem& problem);
 void digest_logits(ranks::Digests& digests, const problem::LogitsProblem& problem);

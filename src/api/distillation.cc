@@ -18,7 +18,7 @@ struct api::Steps<Distillation> {
   loss::DistillationLoss make_loss(Call& call) const {
     const int64_t tokens = call.shape().tokens;
     loss::check_distillation_options(task, task.targets, tokens);
-    // Without targets every row takes part; the ids do not matter.
+    // Without targets every row is active; the ids do not matter.
     core::Array<int64_t> ids(static_cast<size_t>(tokens), 0);
     if (task.targets.count() != 0 || tokens == 0) ids = call.target_ids(task.targets, task.token);
     problem::Task made = loss::distillation_task(task);

@@ -57,7 +57,8 @@ Environment describe_environment(const Context& context) {
   e.blas_threading = blas.threading;
   e.blas_max_threads = blas.max_threads;
   std::move(blas.warnings.begin(), blas.warnings.end(), std::back_inserter(e.warnings));
-  if (e.simd_target == "plain") e.warnings.push_back("the plain row kernels are chosen: they are for tests, and slow");
+  if (e.simd_target == "plain")
+    e.warnings.push_back("the plain row kernels are in use: they are slow, and meant for tests");
   return e;
 }
 

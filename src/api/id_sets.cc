@@ -36,7 +36,7 @@ struct api::Steps<IdLogps> {
 
   SetLogps make_loss(Call& call) const {
     core::check_fields(task);
-    problem::check_no_targets(task.token, "sets say which rows take part, where they are predicted");
+    problem::check_no_targets(task.token, "the sets select the rows, and belong to the positions that predict them");
     const bool over_set = task.normalise_over == NormaliseOver::kSet;
     if (over_set && call.context().options().ranks.cuts_vocab()) {
       core::fail("normalise_over = set cannot run: ranks.vocab, ranks.slices or ranks.slice cuts the vocabulary");
@@ -48,7 +48,7 @@ struct api::Steps<IdLogps> {
   }
   void prepare(const Call&, const SetLogps&) const {}
   Plan backward(Call& call, const SetLogps& sets, const Forward<IdLogps>& forward, const Upstream& upstream) const {
-    if (!upstream.is_each()) core::fail("upstream is no list of one number for each of the ", sets.count, " entries");
+    if (!upstream.is_each()) core::fail("upstream must have one number for each of the ", sets.count, " entries");
     const std::span<const double> values = upstream.each();
     core::check_aligned("upstream", values);
     if (static_cast<int64_t>(values.size()) != sets.count) {

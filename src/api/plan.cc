@@ -7,7 +7,7 @@ namespace logitless {
 
 std::string Plan::describe() const {
   char text[256];
-  if (active_rows == 0) return std::string(name_of(kind)) + ": no row takes part";
+  if (active_rows == 0) return std::string(name_of(kind)) + ": no active rows";
   const int used = std::snprintf(text, sizeof text, "%s: %lld of %lld rows in chunks of %lld, ", name_of(kind),
                                  static_cast<long long>(active_rows), static_cast<long long>(tokens),
                                  static_cast<long long>(chunk_rows));

@@ -40,7 +40,7 @@ struct Steps<PreferenceLoss> {
     return std::any_of(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
   }
 
-  // If each sequence is one token, its sum is the token's, and no token is beyond the shorter sequence.
+  // If every sequence has at most one token, sums equal per-token values, and ld_alpha weighs no token.
   static bool has_longer_sequence(std::span<const int64_t> offsets) {
     for (size_t s = 1; s < offsets.size(); ++s) {
       if (offsets[s] - offsets[s - 1] > 1) return true;
@@ -63,7 +63,7 @@ struct Steps<PreferenceLoss> {
     if (needed && !given && tokens.tokens() > 0) {
       const auto first = std::find_if(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
       core::fail("reference is not given but ", name_of(*first),
-                 " compares with it: log-probabilities of 0 make it reference-free");
+                 " needs it: ref_logps of 0 make the loss reference-free");
     }
     if (task.ld_alpha && needed && has_longer_sequence(call.sequence_offsets()) && api::is_sums(reference, tokens)) {
       core::fail("ref_logps has one entry per sequence, and ld_alpha = ", *task.ld_alpha,
@@ -101,7 +101,7 @@ struct Steps<KtoLoss> {
     api::check_reference(reference, tokens, call.shape());
     if (!api::is_given(reference) && tokens.tokens() > 0) {
       core::fail("reference is not given but ", name_of(task.loss_type),
-                 " compares with it: log-probabilities of 0 make it reference-free");
+                 " needs it: ref_logps of 0 make the loss reference-free");
     }
     loss::SequenceLoss loss(task, std::move(tokens), call.shape().rows_name, call.totals());
     set_task(call, loss, task.token, reference,

@@ -16,11 +16,11 @@ namespace {
 
 using core::fail;
 
-// glibc maps larger blocks separately from its heap. A call whose logits take less reuses memory that a part
-// has freed, and returning that memory to the system would only cost time.
+// glibc maps larger blocks separately from its heap. A call with smaller logits reuses the memory that a part
+// has freed; returning it to the system would only cost time.
 constexpr int64_t kMappedApart = int64_t{32} << 20;
 
-// Lists the members of a reference model, and whether each is given.
+// Returns the members of a reference model, and whether each is given.
 std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& model) {
   const LmHead& head = model.head;
   return {{{"reference.hidden", model.hidden.given()},
@@ -31,7 +31,7 @@ std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& mo
            {"reference.logits", model.is_given()}}};
 }
 
-// States the logps of the tokens, or of the sequences, that take part.
+// Adds the logps of the active tokens, or of the active sequences, to the digests.
 void digest_logps(ranks::Digests& digests, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
                   const ConstVector& logps) {
   if (logps.size == 0 || logps.size == problem.tokens) {
@@ -47,7 +47,7 @@ auto with_model(const Call& whole, const Reference& reference, const loss::Seque
                 const TokenOptions& token, const Work& work) {
   if (whole.context().options().ranks.slice) {
     fail(
-        "reference.hidden is given beside ranks.slice, which gathers the statistics of one model: compute the "
+        "reference.hidden and ranks.slice are both set, but a slice has the statistics of a single model: compute the "
         "reference's log-probabilities first, and give ref_logps");
   }
   try {
@@ -71,12 +71,12 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   const ConstVector& logps = reference.logps;
   if (logps.size != 0) {
     for (const auto& [name, given] : parts_of_model(reference.model)) {
-      if (given) fail("ref_logps and ", name, " are both set: one of the two is enough");
+      if (given) fail("ref_logps and ", name, " are both set: give only one of them");
     }
     loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens);
   } else if (is_given(reference)) {
     const Logits& model = reference.model;
-    if (model.is_given()) fail("reference is of finished logits: it is of hidden states and a head, or ref_logps");
+    if (model.is_given()) fail("reference has finished logits: give hidden states and a head, or ref_logps");
     if (!model.hidden.given()) fail("reference.hidden is not given");
     if (!model.head.weight.given()) fail("reference.weight is not given");
     if (model.hidden.rows() != shape.tokens) {
@@ -100,7 +100,7 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
 core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                                    const TokenOptions& token, std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
-  // Not skipped without tokens: the ranks of a batch run the model together.
+  // Also without tokens, because the ranks of a batch run the model together.
   if (!is_given(reference)) return sums;
   const ConstVector& logps = reference.logps;
   whole.digest_tokens([&](ranks::Digests& digests) { digest_logps(digests, whole.problem(), tokens, logps); });

@@ -25,7 +25,7 @@ struct api::Steps<SetDistillation> {
     core::Array<int64_t> ids;
     if (task.targets.count() != 0) ids = call.target_ids(task.targets, task.token);
     loss::SetRows rows = loss::check_set_teacher(task.teacher, shape, ids, task);
-    // Only which rows take part matters here, not what they predict.
+    // Only which rows are active matters here, not what they predict.
     core::Array<int64_t> active(static_cast<size_t>(shape.tokens), problem::kNoTarget);
     for (const int64_t row : rows.picks.rows) active[static_cast<size_t>(row)] = 0;
     loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), std::move(active));

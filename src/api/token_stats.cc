@@ -25,7 +25,7 @@ struct Callers {
   TokenStatisticsResult result(TokenStats&& stats, const Plan& plan) const { return {std::move(stats), plan}; }
 };
 
-// States the caller's gradients. Those of the wrong size are refused later.
+// Adds the caller's gradients to the digests. Columns of the wrong size are refused later.
 void digest_grads(ranks::Digests& digests, const problem::TokenProblem& problem, const TokenGrads& grads) {
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const std::vector<double>& values = grads.*column;
@@ -55,7 +55,7 @@ struct Steps<TokenStatistics> {
   Plan backward(Call& call, const Statistics&, const Forward<TokenStatistics>& forward,
                 const Upstream& upstream) const {
     const TokenGrads* grads = upstream.grads();
-    if (!grads) core::fail("upstream is a number, but statistics have TokenGrads");
+    if (!grads) core::fail("upstream is a number, but token_stats needs TokenGrads");
     call.digest_tokens([&](ranks::Digests& digests) { digest_grads(digests, call.problem(), *grads); });
     return call.run_gradients(forward.result.stats, *grads);
   }
@@ -65,10 +65,10 @@ struct Steps<TokenStatistics> {
     if (task.targets.count() != 0 || call.shape().tokens == 0) {
       return problem::target_picks(call.target_ids(task.targets, task.token));
     }
-    problem::check_no_targets(task.token, "without targets every row takes part");
-    if (task.request.rank) core::fail("rank is wanted, but there are no targets: it is that of the target");
+    problem::check_no_targets(task.token, "without targets every row is active");
+    if (task.request.rank) core::fail("rank is requested, but there are no targets: it is the rank of the target");
     if (task.request.outside)
-      core::fail("outside is wanted, but there are no targets: it is that of all but the target");
+      core::fail("outside is requested, but there are no targets: it covers all entries except the target");
     return problem::all_rows(call.shape().tokens);
   }
 };

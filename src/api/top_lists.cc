@@ -17,14 +17,14 @@ size_t list_length(std::string_view name, size_t ids, int64_t rows) {
   if (rows == 0 ? ids == 0 : ids % static_cast<size_t>(rows) == 0) {
     return rows == 0 ? 0 : ids / static_cast<size_t>(rows);
   }
-  core::fail(name, " has ", ids, " ids, which are no lists of one length for ", rows, " rows");
+  core::fail(name, " has ", ids, " ids, which cannot be lists of equal length for ", rows, " rows");
 }
 
 }  // namespace
 
 std::vector<double> top_masses(const TokenStats& stats) {
   const size_t rows = stats.lse.size(), ids = stats.top_ids.size();
-  if (rows > 0 && ids == 0) core::fail("stats.top_ids is empty: top_k = 0 asked for none");
+  if (rows > 0 && ids == 0) core::fail("stats.top_ids is empty: request top_k above 0");
   if (stats.top_logps.size() != ids) {
     core::fail("stats.top_logps ", core::HasEntries(stats.top_logps.size()), " but stats.top_ids has ", ids);
   }

@@ -61,7 +61,7 @@ void check_task_tensors(List list, const Structure& tensors, const Logits& logit
     if constexpr (std::is_same_v<T, ConstTensor>) {
       if (member.axes != 2 || std::string_view(field.role.shape).find("[N]") == std::string_view::npos) return;
       core::check_batch({of, field.name}, {member.sizes[0], member.sizes[1]}, logits);
-    } else if constexpr (std::is_same_v<T, SoftTargets>) {  // whose names stand alone
+    } else if constexpr (std::is_same_v<T, SoftTargets>) {  // names without a prefix
       check_task_tensors(FieldsOf<T>(), member, logits);
     } else if constexpr (std::is_same_v<T, SetTeacher>) {
       check_task_tensors(FieldsOf<T>(), member, logits, field.name);
@@ -70,9 +70,9 @@ void check_task_tensors(List list, const Structure& tensors, const Logits& logit
   visit_fields(list, check, tensors);
 }
 
-/// Returns the single upstream number of a loss that takes no other.
+/// Returns the upstream number of a loss that takes only a single one.
 inline double one_upstream(const char* name, const Upstream& upstream) {
-  if (upstream.grads()) core::fail("upstream is of statistics, but ", name, " is a loss");
+  if (upstream.grads()) core::fail("upstream has gradients of statistics, but ", name, " is a loss");
   if (!upstream.is_each()) return upstream.one();
   if (upstream.each().size() != 1) {
     core::fail("upstream has ", upstream.each().size(), " entries but must have 1: ", name, " is one value");
@@ -88,9 +88,9 @@ Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& ups
   return call.run_gradients(forward.stats, forward.grads, one);
 }
 
-/// Evaluates a loss again from the statistics that forward() returned, which is cheap: its token gradients
-/// depend on `upstream` in more than a factor. Checks that the statistics have a logp and those that the loss
-/// needs.
+/// Computes the gradients of a loss whose token gradients are not simply proportional to `upstream`:
+/// evaluates it again from the statistics of forward(), which is cheap. Checks that these have every column
+/// that the loss needs.
 template <Task T, class Loss>
 Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, const Upstream& upstream) {
   const problem::TokenProblem& problem = call.problem();
@@ -141,7 +141,7 @@ auto with_call(const Context& context, const Logits& logits, const T& task, cons
 template <class Loss>
 void check_has_loss(const Loss&, const char* name, const Gradients& gradients) {
   if (!std::is_base_of_v<NoLoss, Loss> || !gradients.any()) return;
-  core::fail("gradients are wanted of ", name, ", which has no loss: forward() and backward() make them");
+  core::fail("gradients are requested from ", name, ", which has no loss: use forward() and backward()");
 }
 
 }  // namespace logitless::api

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The C API: records behind handles, and callbacks behind the classes of C++.
+// The C API: each handle owns a record, and C++ classes wrap the caller's callbacks.
 #include "logitless/c_api.h"
 
 #include <algorithm>
@@ -19,11 +19,11 @@ using namespace logitless::c_api;
 namespace logitless::c_api {
 namespace {
 
-/// A Communicator made of the caller's functions.
+/// A Communicator that calls the caller's functions.
 class CallbackCommunicator final : public Communicator {
  public:
   explicit CallbackCommunicator(const logitless_communicator& given) : given_(given) {
-    if (!given.all_gather || !given.all_to_all) core::fail("communicator has no all_gather or no all_to_all");
+    if (!given.all_gather || !given.all_to_all) core::fail("communicator needs both all_gather and all_to_all");
   }
   int rank() const override { return given_.rank; }
   int size() const override { return given_.size; }
@@ -57,7 +57,7 @@ logitless_tensor tensor_of(const ConstTensor& in) {
   return out;
 }
 
-// Sets a key, and keeps the failure for the next verb.
+// Sets a key; if that fails, stores the failure for the next verb.
 template <class Set>
 logitless_status setting(logitless_call* call, const char* name, const Set& set) {
   const logitless_status status = guarded([&] { set(*there(call, "call").record, text_of(name, "name")); });
@@ -79,7 +79,7 @@ logitless_status running(logitless_call* call, const Verb& verb) {
   });
 }
 
-/// Keeps a text of the calling thread.
+/// Returns make(), stored per thread until the next call; null on failure.
 template <class Make>
 const char* kept_text(const Make& make) {
   thread_local std::string kept;
@@ -87,7 +87,7 @@ const char* kept_text(const Make& make) {
   return status == LOGITLESS_OK ? kept.c_str() : nullptr;
 }
 
-// Each returns false if the result is of another kind.
+// Each converts a result, and returns false if its kind does not fit.
 
 bool take(const record::Value& value, logitless_call&, double& out) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return out = static_cast<double>(*integer), true;
@@ -113,9 +113,9 @@ bool take(const record::Value& value, logitless_call&, logitless_tensor& out) {
 template <class T>
 logitless_status reading(logitless_call* call, const char* name, T* out, const char* kind) {
   return guarded([&] {
-    T& place = there(out, "the place of the result");
+    T& place = there(out, "the pointer to the result");
     const record::Value value = there(call, "call").record->get(text_of(name, "name"));
-    if (!take(value, *call, place)) core::fail(name, " is no ", kind);
+    if (!take(value, *call, place)) core::fail(name, " is not ", kind);
   });
 }
 
@@ -233,14 +233,14 @@ logitless_status logitless_slice(logitless_call* call) {
 }
 
 logitless_status logitless_get_number(logitless_call* call, const char* name, double* value) {
-  return reading(call, name, value, "number");
+  return reading(call, name, value, "a number");
 }
 logitless_status logitless_get_integer(logitless_call* call, const char* name, int64_t* value) {
-  return reading(call, name, value, "integer");
+  return reading(call, name, value, "an integer");
 }
 logitless_status logitless_get_text(logitless_call* call, const char* name, const char** text) {
-  return reading(call, name, text, "text");
+  return reading(call, name, text, "a text");
 }
 logitless_status logitless_get_tensor(logitless_call* call, const char* name, logitless_tensor* tensor) {
-  return reading(call, name, tensor, "tensor");
+  return reading(call, name, tensor, "a tensor");
 }

@@ -6,7 +6,7 @@
 namespace logitless::c_api {
 namespace {
 
-// To keep it takes no memory, which may just have run out.
+// A fixed buffer, because memory may have run out when a message is stored.
 thread_local char last_error[1024];
 
 }  // namespace

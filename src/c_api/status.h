@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This turns exceptions into a status and a text of the calling thread.
+// Turns exceptions into a status and a message per thread.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace logitless::c_api {
 
-/// A callback of the caller's has ended the call.
+/// Thrown if a callback of the caller ends the call.
 class CallbackFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Keeps the text for logitless_last_error(), as far as it fits, and returns `status`.
+/// Stores the text, truncated if necessary, for logitless_last_error(), and returns `status`.
 logitless_status fail_with(logitless_status status, const char* text) noexcept;
 
-/// Runs `body`, out of which no exception comes.
+/// Runs `body` and turns every exception into a status.
 template <class Body>
 logitless_status guarded(const Body& body) noexcept {
   try {
@@ -53,8 +53,8 @@ T& there(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// Calls a function of the caller's, which returns 0 where it has done its work. What it returns else, or
-/// throws, where it is written in C++, ends the call.
+/// Calls a function of the caller. Throws CallbackFailed if it returns a nonzero value or, written in C++,
+/// throws; std::bad_alloc and RankError pass through.
 template <class Function>
 void call_back(const char* name, const Function& function) {
   const auto thrown = [name](const char* text) { throw CallbackFailed(std::string(name) + " threw: " + text); };

@@ -26,11 +26,11 @@ template <Named Enum>
 void check_named(std::string_view name, Enum value, std::string_view prefix = "") {
   const auto number = static_cast<std::underlying_type_t<Enum>>(value);
   if (number >= 0 && static_cast<size_t>(number) < kNamesOf<Enum>.size()) return;
-  fail(prefix, name, " = ", static_cast<int64_t>(number), " is none of ", kNamesOf<Enum>.size(), " enumerators");
+  fail(prefix, name, " = ", static_cast<int64_t>(number), " is not one of its ", kNamesOf<Enum>.size(), " enumerators");
 }
 
 /// Throws InvalidInput if a number is outside its field's interval, or an enumerator is invalid. Does not
-/// check the entries of spans: they may be per token, and some tokens take no part.
+/// check the entries of spans: they may be per token, and some tokens are ignored.
 template <class Options>
 void check_fields(const Options& options, std::string_view prefix = "") {
   const auto check = [&](const Field& field, const auto& value) {

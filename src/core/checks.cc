@@ -69,7 +69,7 @@ void check_targets(std::string_view name, const Targets& targets, int64_t rows, 
   check_aligned(name, targets.data64, sizeof(int64_t), "int64");
   if (targets.time < 0) fail(name, ".time = ", targets.time, " is negative");
   if (targets.time > 0 && targets.size % targets.time != 0) {
-    fail(name, " has ", targets.size, " entries, which is no multiple of its time = ", targets.time);
+    fail(name, " has ", targets.size, " entries, which is not a multiple of its time = ", targets.time);
   }
   check_strides(name, {name, "batch_stride"}, {name, "stride"}, rows_of(targets));
 }

@@ -19,7 +19,8 @@
 
 namespace logitless::core {
 
-/// Writes a part of a message: of a floating-point number the shortest text that reads back as the same.
+/// Writes a part of a message; floating-point numbers as the shortest text that reads back as the same
+/// number.
 template <class Part>
 void write_part(std::ostream& out, const Part& part) {
   if constexpr (std::is_floating_point_v<Part>) {
@@ -44,8 +45,8 @@ void fail_if(bool condition, const Parts&... parts) {
   if (condition) fail(parts...);
 }
 
-/// The end of a message about a tensor with a wrong number of entries: "has 3 entries". A tensor without
-/// entries is called absent.
+/// The end of a message about a tensor with a wrong number of entries: "has 3 entries", or "is not given" for
+/// 0 entries.
 struct HasEntries {
   int64_t count;
 

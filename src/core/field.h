@@ -85,7 +85,7 @@ struct Field {
   /// A field of a tensor.
   constexpr Field(const char* name_, const char* meaning_, const Role& role_)
       : Field(name_, kFinite, meaning_, role_) {}
-  /// Returns the field with this meaning, if it has none.
+  /// Returns a copy of the field; if its meaning is empty, with this one.
   constexpr Field or_meaning(const char* other) const {
     Field out = *this;
     if (!*meaning) out.meaning = other;

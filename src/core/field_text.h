@@ -21,7 +21,7 @@ template <Named Enum>
 constexpr std::span<const char* const> choices_of() {
   return kNamesOf<Enum>;
 }
-/// The only options with an element type say which type logits are rounded to.
+/// Options with an element type are all for rounding logits, so these are their choices.
 inline constexpr const char* kRoundings[] = {name_of(DType::kBFloat16), name_of(DType::kFloat16)};
 template <>
 constexpr std::span<const char* const> choices_of<DType>() {
@@ -67,7 +67,7 @@ requires(!std::same_as<List, std::string>) std::string text_of(const List& list)
   return text + "]";
 }
 
-/// Calls say(name, text) for each option, including those of `token`. Skips the pointers of a Context.
+/// Calls say(name, text) for each option, including the options in `token`. Skips the pointers of a Context.
 template <class Options, class Say>
 void say_fields(const Options& options, const Say& say) {
   const auto visit = [&](const Field& field, const auto& value) {

@@ -36,31 +36,35 @@ inline constexpr Interval kTopCount = {.text = "an integer from 0 to 256", .low 
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<BackwardOptions>, const Visit& visit, S&&... s) {
-  visit(Field("mode", "from all vocabulary entries, from a random part without bias, or from all but the least"),
+  visit(Field("mode",
+              "exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the "
+              "least likely, with an error bound"),
         s.mode...);
   visit(Field("noise", kShareBelowOne,
-              "sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut "
-              "or the head has a LoRA"),
+              "sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut "
+              "vocabulary or a LoRA on the head"),
         s.noise...);
-  visit(Field("theta", kThreshold, "sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise"),
+  visit(Field("theta", kThreshold,
+              "sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise"),
         s.theta...);
-  visit(Field("tolerance", kShareBelowOne, "certified: how much of a row's probability may be left out"),
+  visit(Field("tolerance", kShareBelowOne, "certified: the probability that may be dropped from a row"),
         s.tolerance...);
-  visit(Field("seed", "sampled: another seed draws other parts; PyTorch's functions draw it themselves"), s.seed...);
+  visit(Field("seed", "sampled: the random seed; use another one for each step; PyTorch's functions draw it"),
+        s.seed...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
-  visit(Field("ignore_index", "rows with this target take no part; policy losses have a mask instead"),
+  visit(Field("ignore_index", "rows with this target are ignored; policy losses have a mask instead"),
         s.ignore_index...);
   visit(Field("shift", kPositions, "position t predicts target t + shift of the same sequence; 1 for a language model"),
         s.shift...);
   visit(Field("temperature", kPositive, "divides the capped logits"), s.temperature...);
   visit(Field("temperatures", kPositive, "one per token, in place of temperature", Role{"[N]", only(DType::kFloat64)}),
         s.temperatures...);
-  visit(Field("temperature_meaning", "what a temperature divides: the logits, or the log-probability alone"),
+  visit(Field("temperature_meaning", "whether the temperature divides the logits or only the log-probability"),
         s.temperature_meaning...);
-  visit(Field("round_logits_to", "raw logits are rounded to this type, as in a trainer that keeps them so"),
+  visit(Field("round_logits_to", "rounds raw logits to this type, as in a trainer that stores its logits in it"),
         s.round_logits_to...);
 }
 
@@ -71,24 +75,26 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("argmax", "the most likely id"), s.argmax...);
   visit(Field("rank", "the rank of the target among the logits; costs a second pass over them"), s.rank...);
   visit(Field("top_k", kTopCount, "the ids and log-probabilities of the k largest logits; 0 for none"), s.top_k...);
-  visit(Field("cross_weights", kNotNegative, "q of cross; empty: 1/V each", Role{"[V]", only(DType::kFloat32), 1, 1}),
-        s.cross_weights...);
-  visit(Field("outside", "log(1 − p) of the target, from a sum over all other entries"), s.outside...);
+  visit(
+      Field("cross_weights", kNotNegative, "the q of cross; empty: 1/V each", Role{"[V]", only(DType::kFloat32), 1, 1}),
+      s.cross_weights...);
+  visit(Field("outside", "log(1 − p) of the target, computed from all other entries"), s.outside...);
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token"), s.square_sum...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
-  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
+  visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
   visit(Field("label_smoothing", kShare, "ε of PyTorch's label smoothing"), s.label_smoothing...);
   visit(Field("z_loss", kNotNegative, "λ of λ · lse², added to each token's loss"), s.z_loss...);
-  visit(Field("dft", "DFT: a token's loss is multiplied by its target's probability, without gradient"), s.dft...);
+  visit(Field("dft", "DFT: multiplies each token's loss by its target's probability (detached)"), s.dft...);
   visit(Field("class_weights", kNotNegative, "as in PyTorch; empty: all 1", Role{"[V]", only(DType::kFloat32), 1, 1}),
         s.class_weights...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
-              "divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only"),
+              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with "
+              "reduction mean"),
         s.num_items_in_batch...);
   visit(Field("want_accuracy", "fills metrics.accuracy and per_token_argmax"), s.want_accuracy...);
   visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
@@ -96,66 +102,72 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
-  visit(Field("loss_type", "the loss of a token, and by default its aggregation and trust region"), s.loss_type...);
+  visit(Field("loss_type", "the per-token loss, which also sets the default aggregation and trust region"),
+        s.loss_type...);
   visit(Field("token"), s.token...);
-  visit(Field("importance_sampling_level", "one ratio per token, or GSPO's one per sequence"),
+  visit(Field("importance_sampling_level", "one ratio per token, or one per sequence (GSPO)"),
         s.importance_sampling_level...);
   visit(Field("epsilon_low", kNotNegative,
-              "the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: "
-              "no bound)"),
+              "ratios are clipped below at 1 − ε; at most 1, except for gmpo; unset: 0.2 (gmpo: 0.4; cispo, dppo: no "
+              "bound)"),
         s.epsilon_low...);
   visit(Field("epsilon_high", kNotNegative,
-              "the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, "
-              "unset 5 and 3"),
+              "ratios are clipped above at 1 + ε; unset: 0.3 (gmpo: 0.4); for cispo and dppo the bound itself, unset: "
+              "5 and 3"),
         s.epsilon_high...);
-  visit(Field("delta", kPositive, "with two-sided clipping: the largest ratio of the unclipped side"), s.delta...);
-  visit(Field("log_ratio_clamp", kLogRatio, "log ratios are held within ± this; none is 300"), s.log_ratio_clamp...);
+  visit(Field("delta", kPositive, "two-sided clipping: the upper bound of the ratio for negative advantages"),
+        s.delta...);
+  visit(Field("log_ratio_clamp", kLogRatio, "clamps log ratios to ± this; none: 300"), s.log_ratio_clamp...);
   visit(Field("beta", kNotNegative, "the weight of the KL penalty; needs ref_logps"), s.beta...);
-  visit(Field("kl_estimator", "estimates the KL from one sample; needs beta"), s.kl_estimator...);
-  visit(Field("use_bias_correction_kl", "KL times the importance ratio (DeepSeek-V3.2); needs beta"),
+  visit(Field("kl_estimator", "the estimator of the KL from one sample; needs beta"), s.kl_estimator...);
+  visit(Field("use_bias_correction_kl", "multiplies the KL by the importance ratio (DeepSeek-V3.2); needs beta"),
         s.use_bias_correction_kl...);
   visit(Field("entropy_bonus", "the weight of the mean entropy, which is subtracted from the loss"),
         s.entropy_bonus...);
-  visit(Field("top_entropy_quantile", kPositiveShare, "the share of tokens, by entropy, that keep their loss"),
+  visit(Field("top_entropy_quantile", kPositiveShare,
+              "the share of tokens, those with the highest entropies, that keep their loss"),
         s.top_entropy_quantile...);
-  visit(
-      Field("off_policy_mask_threshold", "sequences of negative advantage whose mean drift is above this are dropped"),
-      s.off_policy_mask_threshold...);
-  visit(Field("sampler_correction", "what exp(old − sampling) does to a token's loss; needs sampling_logps"),
+  visit(Field("off_policy_mask_threshold",
+              "drops sequences with a negative advantage whose mean log-probability has fallen by more than this"),
+        s.off_policy_mask_threshold...);
+  visit(Field("sampler_correction", "how exp(old − sampling) weights or masks a token's loss; needs sampling_logps"),
         s.sampler_correction...);
-  visit(Field("sampler_clip_min", kNotNegative, "the least correction; needs sampler_correction"),
+  visit(Field("sampler_clip_min", kNotNegative, "the lower bound of the correction; needs sampler_correction"),
         s.sampler_clip_min...);
-  visit(Field("sampler_clip_max", kPositive, "the largest correction; any but 3 needs sampler_correction"),
+  visit(Field("sampler_clip_max", kPositive,
+              "the upper bound of the correction; any other than 3 needs sampler_correction"),
         s.sampler_clip_max...);
   visit(Field("teacher_weight", "the weight of the teacher's log ratio in a token's advantage; needs teacher_logps"),
         s.teacher_weight...);
   visit(Field("teacher_against", "the log-probability that the teacher's is compared with; needs teacher_weight"),
         s.teacher_against...);
-  visit(Field("teacher_discount", kShare, "how much each position further on counts; needs teacher_weight"),
-        s.teacher_discount...);
+  visit(
+      Field("teacher_discount", kShare, "the discount per position of later tokens' log ratios; needs teacher_weight"),
+      s.teacher_discount...);
   visit(Field("trust_region",
-              "which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the "
-              "others none"),
+              "which tokens keep their loss, by how far the policy has moved from old_logps; default: tv for dppo, "
+              "none for all others"),
         s.trust_region...);
-  visit(Field("trust_region_low", kNotNegative, "the trust region's lower bound; unset it is 0.2 (tv_both: 0.1)"),
+  visit(Field("trust_region_low", kNotNegative, "the trust region's lower bound; unset: 0.2 (tv_both: 0.1)"),
         s.trust_region_low...);
-  visit(Field("trust_region_high", kNotNegative, "the trust region's upper bound; unset it is 0.2 (tv_both: 0.1)"),
+  visit(Field("trust_region_high", kNotNegative, "the trust region's upper bound; unset: 0.2 (tv_both: 0.1)"),
         s.trust_region_high...);
   visit(Field("m2_threshold", kPositive,
-              "M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this"),
+              "M2PO: drops the tokens with the largest (old − sampling)² until the mean of the rest is below this"),
         s.m2_threshold...);
   visit(Field("sampler_penalty", kNotNegative, "the weight of (logp − sampling)²"), s.sampler_penalty...);
   visit(Field("positive_nll_weight", kNotNegative,
-              "the weight of the likelihood of sequences with a score above 0; needs scores"),
+              "the weight of the negative log-likelihood of sequences with a score above 0; needs scores"),
         s.positive_nll_weight...);
-  visit(Field("aggregation", "how tokens' losses become one number; the loss type's by default"), s.aggregation...);
-  visit(Field("num_items_in_batch", kPositive, "what token_mean divides by in place of the number of tokens"),
+  visit(Field("aggregation", "how per-token losses become one number; default: as the loss type does"),
+        s.aggregation...);
+  visit(Field("num_items_in_batch", kPositive, "the divisor of token_mean; unset: the number of tokens"),
         s.num_items_in_batch...);
-  visit(Field("max_completion_length", kCount, "what seq_mean_token_sum_norm (dr_grpo) divides by, and needs"),
+  visit(Field("max_completion_length", kCount, "the divisor of seq_mean_token_sum_norm (dr_grpo), which requires it"),
         s.max_completion_length...);
-  visit(Field("num_sequences", kPositive, "what a mean of sequences divides by in place of their number"),
+  visit(Field("num_sequences", kPositive, "the divisor of a mean over sequences; unset: their number"),
         s.num_sequences...);
-  visit(Field("count_empty_sequences", "whether a mean of sequences counts those without a token"),
+  visit(Field("count_empty_sequences", "whether a mean over sequences counts sequences whose tokens are all masked"),
         s.count_empty_sequences...);
   visit(Field("sapo_temperature_pos", kPositive, "sapo: the temperature where the advantage is positive"),
         s.sapo_temperature_pos...);
@@ -168,31 +180,32 @@ void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("dro_tau", kNotNegative, "dro: twice the weight of (logp − old)²"), s.dro_tau...);
   visit(Field("topr_weight_pos", kNotNegative, "topr: the weight of sequences with a score above 0"),
         s.topr_weight_pos...);
-  visit(Field("topr_weight_neg", kNotNegative, "topr: the weight of the others"), s.topr_weight_neg...);
-  visit(Field("cov_share", kPositiveShare, "clip_cov, kl_cov: the share of tokens that they choose"), s.cov_share...);
+  visit(Field("topr_weight_neg", kNotNegative, "topr: the weight of all other sequences"), s.topr_weight_neg...);
+  visit(Field("cov_share", kPositiveShare, "clip_cov, kl_cov: the share of tokens to choose"), s.cov_share...);
   visit(Field("cov_low", "clip_cov chooses among tokens with a covariance above this"), s.cov_low...);
   visit(Field("cov_high", "clip_cov chooses among tokens with a covariance below this"), s.cov_high...);
-  visit(Field("cov_seed", "decides which tokens clip_cov chooses"), s.cov_seed...);
+  visit(Field("cov_seed", "the seed of clip_cov's choice"), s.cov_seed...);
   visit(Field("cov_kl_weight", kNotNegative, "kl_cov: the weight of abs(logp − old) at the chosen tokens"),
         s.cov_kl_weight...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
-  visit(Field("want_entropy", "fills metrics.mean_entropy where nothing else needs it"), s.want_entropy...);
+  visit(Field("want_entropy", "fills metrics.mean_entropy even if nothing else needs the entropy"), s.want_entropy...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
-  visit(Field("loss_type", "the distance between student and teacher"), s.loss_type...);
+  visit(Field("loss_type", "the divergence between student and teacher"), s.loss_type...);
   visit(Field("token"), s.token...);
   visit(Field("teacher_temperature", kPositive,
-              "divides the teacher's capped logits; unset it is the student's temperature, or temperatures"),
+              "divides the teacher's capped logits; unset: the student's temperature, token by token"),
         s.teacher_temperature...);
-  visit(Field("teacher_round_logits_to", "raw logits of the teacher are rounded to this type"),
-        s.teacher_round_logits_to...);
-  visit(Field("beta", kShare, "β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL"), s.beta...);
+  visit(Field("teacher_round_logits_to", "rounds the teacher's raw logits to this type"), s.teacher_round_logits_to...);
+  visit(Field("beta", kShare, "β of jsd, the teacher's weight in the mixture; 0 is forward_kl, 1 is reverse_kl"),
+        s.beta...);
   visit(Field("skew", kShare, "λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture"),
         s.skew...);
   visit(Field("forward_weight", kShare, "w of mixed_kl, the weight of the forward KL"), s.forward_weight...);
-  visit(Field("acceptance_decay", kNotNegative, "η of lk_hybrid: the more the two share, the less the KL weighs"),
+  visit(Field("acceptance_decay", kNotNegative,
+              "η of lk_hybrid: how fast the KL's weight falls as student and teacher overlap more"),
         s.acceptance_decay...);
   visit(Field("divergence_weight", kNotNegative, "the weight of the divergence"), s.divergence_weight...);
   visit(Field("temperature_squared", "multiplies the divergence by the student's temperature squared"),
@@ -200,40 +213,41 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_weight", kNotNegative, "the weight of the cross-entropy against the targets"), s.hard_weight...);
   visit(Field("hard_temperature", kPositive, "the temperature of the cross-entropy; needs hard_weight"),
         s.hard_temperature...);
-  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
-  visit(Field("mean_over", "what a mean divides by"), s.mean_over...);
+  visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
+  visit(Field("mean_over", "what a mean is taken over"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
-              "takes the place of the number of tokens or of sequences that the mean divides by; with mean only"),
+              "the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean"),
         s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("want_entropy", "fills the entropies of student and teacher"), s.want_entropy...);
-  visit(Field("want_agreement", "fills whether both have the same most likely id"), s.want_agreement...);
+  visit(Field("want_agreement", "fills metrics.agreement and per_token_agreement"), s.want_agreement...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("loss_type", "the losses that are added up, at least one"), s.loss_type...);
-  visit(Field("loss_weights", "one for each of loss_type; empty: all 1"), s.loss_weights...);
+  visit(Field("loss_type", "the losses to sum, at least one"), s.loss_type...);
+  visit(Field("loss_weights", "one weight per loss type; empty: all 1"), s.loss_weights...);
   visit(Field("beta", kPositive, "the scale of log ratios"), s.beta...);
   visit(Field("label_smoothing", kShareBelowOne,
               "the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo"),
         s.label_smoothing...);
-  visit(Field("average_log_prob",
-              "a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says"),
-        s.average_log_prob...);
-  visit(Field("ref_logps_are", "what the reference's log-probabilities are if there is one per sequence"),
+  visit(
+      Field("average_log_prob",
+            "uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's"),
+      s.average_log_prob...);
+  visit(Field("ref_logps_are", "whether per-sequence reference log-probabilities are sums or averages"),
         s.ref_logps_are...);
   visit(Field("discopop_tau", kPositive, "τ of discopop"), s.discopop_tau...);
   visit(Field("simpo_gamma", "γ of simpo"), s.simpo_gamma...);
-  visit(Field("f_divergence", "takes the place of log ratios"), s.f_divergence...);
+  visit(Field("f_divergence", "f-DPO: the function applied to a pair's log ratios"), s.f_divergence...);
   visit(Field("f_alpha", "α of alpha_divergence"), s.f_alpha...);
-  visit(Field("ld_alpha", kShare, "LD-DPO: how much tokens beyond the length of the pair's shorter answer count"),
+  visit(Field("ld_alpha", kShare, "LD-DPO: the weight of tokens beyond the length of the pair's shorter answer"),
         s.ld_alpha...);
-  visit(Field("use_weighting", "WPO: a pair's loss times how probable the policy finds its answers"),
+  visit(Field("use_weighting", "WPO: weights a pair's loss by the policy's probability of both answers"),
         s.use_weighting...);
   visit(Field("reward_alpha", "AlphaPO: α of simpo's and cpo's reward"), s.reward_alpha...);
   visit(Field("nll_weight", kNotNegative,
-              "the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0"),
+              "the weight of the chosen sequences' negative log-likelihood; unset: 1 with orpo or cpo, else 0"),
         s.nll_weight...);
   visit(Field("token"), s.token...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
@@ -242,15 +256,16 @@ void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
-  visit(Field("loss_type", "the loss of a sequence"), s.loss_type...);
+  visit(Field("loss_type", "the loss of each sequence"), s.loss_type...);
   visit(Field("beta", kPositive, "the scale of log ratios"), s.beta...);
   visit(Field("desirable_weight", kNotNegative, "the weight of desirable sequences"), s.desirable_weight...);
-  visit(Field("undesirable_weight", kNotNegative, "the weight of the others"), s.undesirable_weight...);
-  visit(Field("bco_delta", "bco: what rewards are compared with"), s.bco_delta...);
-  visit(Field("average_log_prob",
-              "a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says"),
-        s.average_log_prob...);
-  visit(Field("ref_logps_are", "what the reference's log-probabilities are if there is one per sequence"),
+  visit(Field("undesirable_weight", kNotNegative, "the weight of undesirable sequences"), s.undesirable_weight...);
+  visit(Field("bco_delta", "bco: the baseline of the rewards, the mean of past ones"), s.bco_delta...);
+  visit(
+      Field("average_log_prob",
+            "uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's"),
+      s.average_log_prob...);
+  visit(Field("ref_logps_are", "whether per-sequence reference log-probabilities are sums or averages"),
         s.ref_logps_are...);
   visit(Field("token"), s.token...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
@@ -259,43 +274,46 @@ void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdLogps>, const Visit& visit, S&&... s) {
-  visit(Field("normalise_over", "what the probabilities of a row sum to 1 over"), s.normalise_over...);
+  visit(Field("normalise_over", "the set over which a row's probabilities sum to 1"), s.normalise_over...);
   visit(Field("token"), s.token...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
-  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
-  visit(Field("subtract_entropy", "the value is KL(q, p) instead of the cross-entropy; the gradients are the same"),
+  visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
+  visit(Field("subtract_entropy", "returns KL(q, p) instead of the cross-entropy; the gradients are the same"),
         s.subtract_entropy...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
-              "divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only"),
+              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with "
+              "reduction mean"),
         s.num_items_in_batch...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
-  visit(Field("loss_type", "between student and teacher; the last two are refused"), s.loss_type...);
-  visit(Field("outside", "what becomes of the probability outside of a row's set"), s.outside...);
+  visit(Field("loss_type", "the divergence between student and teacher; acceptance and lk_hybrid are refused"),
+        s.loss_type...);
+  visit(Field("outside", "how the probability outside a row's set is treated"), s.outside...);
   visit(Field("token"), s.token...);
   visit(Field("beta", kShare, "β of jsd; 0 is forward_kl, 1 is reverse_kl"), s.beta...);
-  visit(Field("skew", kShare, "λ of skew_kl and skew_reverse_kl: the weight of the first argument"), s.skew...);
+  visit(Field("skew", kShare, "λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture"),
+        s.skew...);
   visit(Field("forward_weight", kShare, "w of mixed_kl: the weight of the forward KL"), s.forward_weight...);
   visit(Field("divergence_weight", kNotNegative, "the weight of the divergence"), s.divergence_weight...);
-  visit(Field("temperature_squared", "the divergence times the student's temperature squared"),
+  visit(Field("temperature_squared", "multiplies the divergence by the student's temperature squared"),
         s.temperature_squared...);
   visit(Field("hard_weight", kNotNegative, "the weight of the cross-entropy against the targets, at temperature 1"),
         s.hard_weight...);
-  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
-  visit(Field("mean_over", "what a mean divides by"), s.mean_over...);
+  visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
+  visit(Field("mean_over", "what a mean is taken over"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
-              "takes the place of the number of tokens or of sequences that the mean divides by; with mean only"),
+              "the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean"),
         s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("tail_floor", kShareBelowOne,
-              "the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's"),
+              "outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7)"),
         s.tail_floor...);
 }
 
@@ -316,17 +334,18 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("threads", "size of the OpenMP team; 0 follows OMP_NUM_THREADS"), s.threads...);
   visit(Field("workspace_bytes", "the upper bound of a call's workspace"), s.workspace_bytes...);
   visit(Field("workspace", "memory that calls reuse; by default each call allocates its own"), s.workspace...);
-  visit(Field("plan", "how a call computes"), s.plan...);
+  visit(Field("plan", "how a call runs: which logits it stores, and which it recomputes; auto: the fastest that fits"),
+        s.plan...);
   visit(Field("row_tile", "rows of a logits tile; 0: chosen from the shape"), s.row_tile...);
   visit(Field("vocab_tile", "columns of a logits tile; 0: chosen from the shape"), s.vocab_tile...);
-  visit(Field("row_block", "rows of finished logits that a thread takes at once; 0: chosen"), s.row_block...);
-  visit(Field("gemm_backend", "the library that multiplies: auto, or one that this build has"), s.gemm_backend...);
-  visit(Field("gradient_precision", "how dL/dlogits is rounded in products with bfloat16"), s.gradient_precision...);
+  visit(Field("row_block", "rows of finished logits that a thread processes at once; 0: chosen from the shape"),
+        s.row_block...);
+  visit(Field("gemm_backend", "the library of matrix products: auto, or one that this build has"), s.gemm_backend...);
+  visit(Field("gradient_precision", "how dL/dlogits is rounded in bfloat16 products"), s.gradient_precision...);
   visit(Field("simd_target", "auto, plain, or an instruction set of this CPU, such as AVX2"), s.simd_target...);
   visit(Field("slices", "sizes of the slices that this rank's vocabulary entries are cut into"), s.ranks.slices...);
-  visit(Field("own_d_hidden", "each vocabulary rank gets its own part of the sum of d_hidden"),
-        s.ranks.own_d_hidden...);
-  visit(Field("sum_d_weight", "the gradients of the head are summed over the data ranks"), s.ranks.sum_d_weight...);
+  visit(Field("own_d_hidden", "d_hidden is summed over this rank's vocabulary entries only"), s.ranks.own_d_hidden...);
+  visit(Field("sum_d_weight", "sums the head's gradients over the data ranks"), s.ranks.sum_d_weight...);
 }
 
 inline constexpr Role kHiddenRole = {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows};
@@ -344,19 +363,19 @@ inline constexpr Role kProbabilitiesRole = {"[N, V]", only(DType::kFloat32) | on
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Logits>, const Visit& visit, S&&... s) {
   visit(Field("hidden", "hidden states", kHiddenRole), s.hidden...);
-  visit(Field("offsets", "packed sequences: s is hidden[offsets[s] : offsets[s + 1]]", places("[B + 1]")),
+  visit(Field("offsets", "packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]]", places("[B + 1]")),
         s.offsets...);
   visit(Field("weight", "the LM head", kWeightRole), s.head.weight...);
   visit(Field("bias", "added to the logits", kEntriesRole), s.head.bias...);
-  visit(Field("softcap", "c of c · tanh(logits / c); 0 for none"), s.head.softcap...);
+  visit(Field("softcap", "c of c · tanh(logits / c); 0: none"), s.head.softcap...);
   visit(Field("packing", "how weight is packed"), s.head.packing...);
-  visit(Field("scales", "of a weight that is packed as int8 or nf4", kScalesRole), s.head.scales...);
+  visit(Field("scales", "the scales of a weight packed as int8 or nf4", kScalesRole), s.head.scales...);
   visit(Field("group", kPositions, "numbers of a row that share a scale; 0: all"), s.head.group...);
-  visit(Field("vocab_ids", "the rows of weight that the call is over; all by default", places("[K]")),
+  visit(Field("vocab_ids", "the rows of weight that form the vocabulary; all by default", places("[K]")),
         s.head.vocab_ids...);
   visit(Field("lora_a", "a LoRA's first matrix", rows_of_numbers("[r, H]")), s.head.lora.a...);
-  visit(Field("lora_b", "its second matrix", rows_of_numbers("[V, r]")), s.head.lora.b...);
-  visit(Field("lora_scale", "multiplies the LoRA's part of the logits"), s.head.lora.scale...);
+  visit(Field("lora_b", "a LoRA's second matrix", rows_of_numbers("[V, r]")), s.head.lora.b...);
+  visit(Field("lora_scale", "multiplies the LoRA's term of the logits"), s.head.lora.scale...);
   visit(Field("lora_states", "hidden · lora_aᵀ, in place of lora_a", rows_of_numbers("[N, r]")), s.head.lora.states...);
   visit(Field("logits", "finished logits, in place of hidden and weight", kLogitsRole), s.finished...);
 }
@@ -365,17 +384,16 @@ void visit_fields(FieldsOf<Logits>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Gradients>, const Visit& visit, S&&... s) {
   visit(Field("d_hidden", "receives the gradient of hidden", kHiddenRole), s.d_hidden...);
-  visit(Field("d_weight", "receives the gradient of weight, and stands as it does", kWeightGradientRole),
-        s.d_weight...);
+  visit(Field("d_weight", "receives the gradient of weight, stored as weight is", kWeightGradientRole), s.d_weight...);
   visit(Field("d_bias", "receives the gradient of bias", kEntriesRole), s.d_bias...);
   visit(Field("d_lora_a", "receives the gradient of lora_a", rows_of_numbers("[r, H]")), s.d_lora_a...);
   visit(Field("d_lora_b", "receives the gradient of lora_b", rows_of_numbers("[V, r]")), s.d_lora_b...);
   visit(Field("d_lora_states", "receives the gradient of lora_states", rows_of_numbers("[N, r]")), s.d_lora_states...);
   visit(Field("d_logits", "receives the gradient of logits", kLogitsRole), s.d_logits...);
-  visit(Field("d_hidden_mode", "whether the gradient is added to what is there"), s.d_hidden_mode...);
-  visit(Field("d_weight_mode", "whether the gradient is added to what is there"), s.d_weight_mode...);
-  visit(Field("d_bias_mode", "whether the gradient is added to what is there"), s.d_bias_mode...);
-  visit(Field("d_lora_mode", "whether the gradient is added to what is there"), s.d_lora_mode...);
+  visit(Field("d_hidden_mode", "whether the gradient overwrites the output or is added to it"), s.d_hidden_mode...);
+  visit(Field("d_weight_mode", "whether the gradient overwrites the output or is added to it"), s.d_weight_mode...);
+  visit(Field("d_bias_mode", "whether the gradient overwrites the output or is added to it"), s.d_bias_mode...);
+  visit(Field("d_lora_mode", "whether the gradient overwrites the output or is added to it"), s.d_lora_mode...);
 }
 
 template <class Visit, class... S>
@@ -396,7 +414,7 @@ void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
         s.teacher_logps...);
   visit(Field("scores", "above 0 for a good sequence; for topr and positive_nll_weight", numbers("[B]")), s.scores...);
   visit(Field("mask", "0 excludes a token", flags("[N] or [B, T]")), s.mask...);
-  visit(Field("advantages_per", "what advantages has an entry for"), s.advantages_per...);
+  visit(Field("advantages_per", "whether advantages are per sequence or per token"), s.advantages_per...);
   visit(Field("kept", "token ids that the sampler kept"), s.kept...);
 }
 
@@ -413,17 +431,18 @@ void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
-  visit(Field("labels", "1 is desirable", flags("[B]")), s.labels...);
+  visit(Field("labels", "1: desirable, 0: undesirable", flags("[B]")), s.labels...);
   visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", numbers("[B] or [N]")),
         s.ref_logps...);
   visit(Field("ref_logps_per", "whether the reference's log-probabilities are per sequence or per token"),
         s.ref_logps_per...);
   visit(Field("reference"), s.reference...);
-  visit(Field("kl_logps", "log-probabilities of the mismatched answers; for kto", numbers("[B or other]")),
-        s.kl_logps...);
-  visit(Field("kl_ref_logps", "the reference's, for kto", numbers("as kl_logps")), s.kl_ref_logps...);
+  visit(Field("kl_logps", "kto: log-probabilities of mismatched answers", numbers("[B or other]")), s.kl_logps...);
+  visit(Field("kl_ref_logps", "kto: the reference's log-probabilities of mismatched answers", numbers("as kl_logps")),
+        s.kl_ref_logps...);
   visit(Field("sequence_weights", "multiplies each sequence's loss", numbers("[B]")), s.sequence_weights...);
-  visit(Field("reward_targets", "for a2po", numbers("[B]")), s.reward_targets...);
+  visit(Field("reward_targets", "a2po: reward − value, the target of beta times the log ratio", numbers("[B]")),
+        s.reward_targets...);
 }
 
 template <class Visit, class... S>
@@ -458,19 +477,22 @@ void visit_fields(TensorsOf<CustomLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// The meaning of the ids is that of the sets' field.
+/// `ids` has an empty meaning, which the field of the sets replaces (Field::or_meaning()).
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
   visit(Field("ids", "", token_ids("[N, K], or [E] with offsets")), s.ids...);
   visit(Field("offsets", "row r has ids[offsets[r] : offsets[r + 1]]", places("[N + 1]")), s.offsets...);
-  visit(Field("counts", "how many of its K ids each row has", places("[N]")), s.counts...);
+  visit(Field("counts", "how many of its K ids each row uses", places("[N]")), s.counts...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftTargets>, const Visit& visit, S&&... s) {
   visit(Field("sets", "token ids with a target weight"), s.sets...);
-  visit(Field("weights", "their probabilities; weights of one id add up", numbers("as ids")), s.weights...);
-  visit(Field("rows", "in place of ids and weights; float64 if hidden is", kProbabilitiesRole), s.rows...);
+  visit(Field("weights", "the probabilities of these ids; a repeated id's weights add up", numbers("as ids")),
+        s.weights...);
+  visit(Field("rows", "target probabilities of all ids, in place of ids and weights; float64 if hidden is",
+              kProbabilitiesRole),
+        s.rows...);
   visit(Field("mask", "0 excludes a token", flags("[N] or [B, T]")), s.mask...);
 }
 
@@ -484,9 +506,8 @@ void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropyResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
-  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
-  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
-        s.per_token_logps...);
+  visit(Field("per_token_loss", "before reduction; 0 for ignored rows", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 for ignored rows", "[N]"), s.per_token_logps...);
   visit(Field("per_token_lse", "log-sum-exp of the final logits", "[N]"), s.per_token_lse...);
   visit(Field("per_token_argmax", "the most likely id; with want_accuracy", "[N]", kOnRequest), s.per_token_argmax...);
   visit(Field("metrics"), s.metrics...);
@@ -495,17 +516,15 @@ void visit_fields(FieldsOf<CrossEntropyResult>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropyResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
-  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_loss", "before reduction; 0 for ignored rows", "[N]"), s.per_token_loss...);
   visit(Field("metrics"), s.metrics...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
-  visit(Field("per_token_loss", "before the aggregation and loss_scale; 0 where a token takes no part", "[N]"),
-        s.per_token_loss...);
-  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
-        s.per_token_logps...);
+  visit(Field("per_token_loss", "before aggregation and loss_scale; 0 for ignored tokens", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 for ignored rows", "[N]"), s.per_token_logps...);
   visit(Field("metrics"), s.metrics...);
 }
 
@@ -513,8 +532,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
   visit(Field("sequence_logps", "sums of log-probabilities, or averages", "[2 B]"), s.sequence_logps...);
-  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
-        s.per_token_logps...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 for ignored rows", "[N]"), s.per_token_logps...);
   visit(Field("metrics"), s.metrics...);
 }
 
@@ -523,15 +541,14 @@ void visit_fields(FieldsOf<KtoResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
   visit(Field("sequence_losses", "weighted, without loss_scale", "[B]"), s.sequence_losses...);
   visit(Field("sequence_logps", "sums of log-probabilities, or averages", "[B]"), s.sequence_logps...);
-  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
-        s.per_token_logps...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 for ignored rows", "[N]"), s.per_token_logps...);
   visit(Field("metrics"), s.metrics...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<DistillationResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
-  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_loss", "before reduction; 0 for ignored rows", "[N]"), s.per_token_loss...);
   visit(Field("per_token_divergence", "without weight, T² and loss_scale", "[N]"), s.per_token_divergence...);
   visit(Field("per_token_acceptance", "Σ_v min(s_v, t_v) of student and teacher", "[N]"), s.per_token_acceptance...);
   visit(Field("per_token_logps", "log-probability of the target, at hard_temperature; with hard_weight", "[N]"),
@@ -547,7 +564,7 @@ void visit_fields(FieldsOf<DistillationResult>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillationResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
-  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_loss", "before reduction; 0 for ignored rows", "[N]"), s.per_token_loss...);
   visit(Field("per_token_divergence", "without weight, T² and loss_scale", "[N]"), s.per_token_divergence...);
   visit(Field("metrics"), s.metrics...);
 }
@@ -564,30 +581,31 @@ void visit_fields(FieldsOf<TokenStatisticsResult>, const Visit& visit, S&&... s)
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Plan>, const Visit& visit, S&&... s) {
-  visit(Field("kind", "what runs"), s.kind...);
-  visit(Field("tokens", "N, with the rows that take no part"), s.tokens...);
-  visit(Field("active_rows", "rows that take part"), s.active_rows...);
+  visit(Field("kind", "the plan that runs"), s.kind...);
+  visit(Field("tokens", "N, including ignored rows"), s.tokens...);
+  visit(Field("active_rows", "rows that are not ignored"), s.active_rows...);
   visit(Field("hidden_size", "H"), s.hidden_size...);
   visit(Field("vocab_size", "V"), s.vocab_size...);
-  visit(Field("row_tile", "most rows of a logits tile; 0 for finished logits"), s.row_tile...);
-  visit(Field("row_block", "rows of finished logits that a thread works on together"), s.row_block...);
+  visit(Field("row_tile", "maximum rows of a logits tile; 0 for finished logits"), s.row_tile...);
+  visit(Field("row_block", "rows of finished logits that a thread processes together"), s.row_block...);
   visit(Field("vocab_tile", "columns of a logits tile"), s.vocab_tile...);
   visit(Field("hidden_block", "columns of hidden that one gradient GEMM writes"), s.hidden_block...);
-  visit(Field("chunk_rows", "most rows whose logits are alive together"), s.chunk_rows...);
-  visit(Field("gemm_library", "what multiplies hidden states and head"), s.gemm_library...);
-  visit(Field("gradient_dtype", "the type in which gradient products read dL/dlogits"), s.gradient_dtype...);
-  visit(Field("gradient_terms", "terms of gradient_dtype per entry of dL/dlogits"), s.gradient_terms...);
+  visit(Field("chunk_rows", "maximum rows whose logits are in memory together"), s.chunk_rows...);
+  visit(Field("gemm_library", "the library that computes the logits"), s.gemm_library...);
+  visit(Field("gradient_dtype", "the type of dL/dlogits in the gradient products"), s.gradient_dtype...);
+  visit(Field("gradient_terms", "terms of gradient_dtype per element of dL/dlogits"), s.gradient_terms...);
   visit(Field("threads", "threads that can work with the tiles that fit"), s.threads...);
   visit(Field("tiles_alive", "logits tiles in memory at once"), s.tiles_alive...);
-  visit(Field("workspace_bytes", "the most that the call allocates, besides per-token vectors"), s.workspace_bytes...);
-  visit(Field("packed_bytes", "bytes of it for packed hidden states"), s.packed_bytes...);
-  visit(Field("least_workspace_bytes", "the least budget that the call accepts; of plan alone"),
+  visit(Field("workspace_bytes", "the most memory that the call allocates, without per-token vectors"),
+        s.workspace_bytes...);
+  visit(Field("packed_bytes", "the part of workspace_bytes for packed hidden states"), s.packed_bytes...);
+  visit(Field("least_workspace_bytes", "the smallest budget that the call accepts; filled only by plan()"),
         s.least_workspace_bytes...);
   visit(Field("kept_share", "share of gradients that a sampled or certified backward computed"), s.kept_share...);
   visit(Field("noise_estimate", "expected error of a sampled backward"), s.noise_estimate...);
-  visit(Field("d_hidden_bound", "certified: the largest error of d_hidden (Frobenius)"), s.d_hidden_bound...);
-  visit(Field("d_weight_bound", "certified: the largest error of d_weight (Frobenius)"), s.d_weight_bound...);
-  visit(Field("blas_bytes", "estimate of the BLAS's own buffers"), s.blas_bytes...);
+  visit(Field("d_hidden_bound", "certified: upper bound of the error of d_hidden (Frobenius)"), s.d_hidden_bound...);
+  visit(Field("d_weight_bound", "certified: upper bound of the error of d_weight (Frobenius)"), s.d_weight_bound...);
+  visit(Field("blas_bytes", "estimate of the BLAS's own packing buffers"), s.blas_bytes...);
 }
 
 template <class Visit, class... S>
@@ -599,10 +617,10 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("argmax", "the most likely id", "[N]"), s.argmax...);
   visit(Field("rank", "rank of the target among the logits, from 1", "[N]"), s.rank...);
   visit(Field("outside", "log(1 − p) of the target", "[N]"), s.outside...);
-  visit(Field("outside_max", "the largest capped logit besides the target's", "[N]"), s.outside_max...);
+  visit(Field("outside_max", "the largest capped logit except the target's", "[N]"), s.outside_max...);
   visit(Field("max_logit", "the largest capped logit, before the temperature", "[N]"), s.max_logit...);
-  visit(Field("log_sum", "lse less the largest final logit", "[N]"), s.log_sum...);
-  visit(Field("top_ids", "ids of the largest logits, in falling order", "[N, K]"), s.top_ids...);
+  visit(Field("log_sum", "lse minus the largest final logit", "[N]"), s.log_sum...);
+  visit(Field("top_ids", "ids of the largest logits, in descending order", "[N, K]"), s.top_ids...);
   visit(Field("top_logps", "log-probabilities of top_ids", "[N, K]"), s.top_logps...);
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token", "[N]"), s.square_sum...);
 }
@@ -618,17 +636,17 @@ void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("tokens", "active tokens"), s.tokens...);
   visit(Field("mean_nll", "mean of −logp, without smoothing, weights, z-loss, dft and loss_scale"), s.mean_nll...);
   visit(Field("perplexity", "exp(mean_nll)"), s.perplexity...);
-  visit(Field("z_loss", "the part of the loss that is z-loss"), s.z_loss...);
+  visit(Field("z_loss", "the z-loss part of the loss"), s.z_loss...);
   visit(Field("accuracy", "share of tokens whose argmax is the target"), s.accuracy...);
   visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("tokens", "active tokens"), s.tokens...);
   visit(Field("mean_cross_entropy", "in nats"), s.mean_cross_entropy...);
   visit(Field("mean_target_entropy", "with subtract_entropy, in nats"), s.mean_target_entropy...);
   visit(Field("mean_kl", "KL(q, p), with subtract_entropy, in nats"), s.mean_kl...);
@@ -636,7 +654,7 @@ void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... 
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("tokens", "active tokens"), s.tokens...);
   visit(Field("mean_divergence", "without weight, T² and loss_scale"), s.mean_divergence...);
   visit(Field("mean_teacher_mass", "the teacher's probability of the set"), s.mean_teacher_mass...);
   visit(Field("mean_student_mass", "the student's probability of the set"), s.mean_student_mass...);
@@ -645,12 +663,12 @@ void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("tokens", "active tokens"), s.tokens...);
   visit(Field("mean_ratio", "mean importance ratio"), s.mean_ratio...);
-  visit(Field("clip_fraction_low", "share of tokens stopped at the lower bound"), s.clip_fraction_low...);
-  visit(Field("clip_fraction_high", "share of tokens stopped at the upper bound"), s.clip_fraction_high...);
-  visit(Field("clip_fraction", "share of tokens stopped at either bound"), s.clip_fraction...);
-  visit(Field("mean_kl", "with beta"), s.mean_kl...);
+  visit(Field("clip_fraction_low", "share of tokens clipped at the lower bound"), s.clip_fraction_low...);
+  visit(Field("clip_fraction_high", "share of tokens clipped at the upper bound"), s.clip_fraction_high...);
+  visit(Field("clip_fraction", "share of tokens clipped at either bound"), s.clip_fraction...);
+  visit(Field("mean_kl", "mean estimate of KL(policy, reference), with beta"), s.mean_kl...);
   visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
   visit(Field("mean_logp", "in nats"), s.mean_logp...);
   visit(Field("mean_teacher_kl", "estimate of KL(policy, teacher), with a teacher, in nats"), s.mean_teacher_kl...);
@@ -658,7 +676,7 @@ void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("tokens", "active tokens"), s.tokens...);
   visit(Field("mean_divergence", "without weight, T² and loss_scale"), s.mean_divergence...);
   visit(Field("mean_acceptance", "share of tokens that speculative decoding accepts"), s.mean_acceptance...);
   visit(Field("mean_nll", "mean of −logp of the targets, with hard_weight"), s.mean_nll...);
@@ -669,11 +687,11 @@ void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("pairs", "pairs that took part"), s.pairs...);
-  visit(Field("tokens", "their tokens"), s.tokens...);
+  visit(Field("pairs", "active pairs"), s.pairs...);
+  visit(Field("tokens", "tokens of these pairs"), s.tokens...);
   visit(Field("chosen_reward", "mean reward of the chosen sequences"), s.chosen_reward...);
   visit(Field("rejected_reward", "mean reward of the rejected sequences"), s.rejected_reward...);
-  visit(Field("margin", "chosen less rejected reward"), s.margin...);
+  visit(Field("margin", "chosen minus rejected reward"), s.margin...);
   visit(Field("accuracy", "share of pairs with a positive margin"), s.accuracy...);
   visit(Field("chosen_logp", "mean log-probability of the chosen sequences"), s.chosen_logp...);
   visit(Field("rejected_logp", "mean log-probability of the rejected sequences"), s.rejected_logp...);
@@ -683,13 +701,13 @@ void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("desirable", "desirable sequences that took part"), s.desirable...);
-  visit(Field("undesirable", "undesirable sequences that took part"), s.undesirable...);
-  visit(Field("tokens", "their tokens"), s.tokens...);
-  visit(Field("kl", "the baseline"), s.kl...);
+  visit(Field("desirable", "active desirable sequences"), s.desirable...);
+  visit(Field("undesirable", "active undesirable sequences"), s.undesirable...);
+  visit(Field("tokens", "tokens of these sequences"), s.tokens...);
+  visit(Field("kl", "the baseline of the log ratios"), s.kl...);
   visit(Field("desirable_reward", "mean reward of desirable sequences"), s.desirable_reward...);
   visit(Field("undesirable_reward", "mean reward of undesirable sequences"), s.undesirable_reward...);
-  visit(Field("margin", "desirable less undesirable reward"), s.margin...);
+  visit(Field("margin", "desirable minus undesirable reward"), s.margin...);
   visit(Field("desirable_logp", "mean log-probability of desirable sequences"), s.desirable_logp...);
   visit(Field("undesirable_logp", "mean log-probability of undesirable sequences"), s.undesirable_logp...);
   visit(Field("mean_entropy", "in nats"), s.mean_entropy...);

@@ -6,8 +6,8 @@
 
 namespace logitless::core {
 
-/// Stores the first exception in an OpenMP region, which no exception may leave, until the region has ended.
-/// Work that starts after it is skipped.
+/// Stores the first exception in an OpenMP region until the region has ended, because exceptions must not
+/// escape from it. Work that starts later is skipped.
 class FirstError {
  public:
   /// Runs `work`, unless other work has thrown. Allocates nothing, because the stored exception may be a

@@ -238,7 +238,7 @@ struct Targets {
   Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
-  /// The view; absent if there are no targets.
+  /// The view; absent without targets.
   operator ConstTensor() const {
     const void* data = data32 ? static_cast<const void*>(data32) : data64;
     const DType dtype = data32 ? DType::kInt32 : DType::kInt64;
@@ -298,7 +298,7 @@ struct FinishedLogits {
 /// The output of dL/dlogits; data == nullptr: not requested. It has the logits' shape, and their type or
 /// float32 (for float64 logits float64 only). Either a buffer that overlaps no input, or exactly the logits:
 /// the same pointer, type and strides (in place). Rows may not overlap: one of the two strides must be larger
-/// than the extent covered by the other. Always overwritten; rows that take no part get zeros.
+/// than the extent covered by the other. Always overwritten; ignored rows get zeros.
 struct LogitsGradient {
   void* data = nullptr;           ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -361,7 +361,7 @@ struct GradientMatrices {
 /// A second model over the same vocabulary; it has no gradient.
 struct TeacherMatrices {
   HiddenStates hidden;                        ///< [N, H of the teacher]
-  HeadMatrices head;                          ///< as many vocabulary entries as the student's
+  HeadMatrices head;                          ///< with the student's number of vocabulary entries
   std::optional<DType> round_logits_to = {};  ///< Distillation::teacher_round_logits_to
   FinishedLogits logits = {};                 ///< in place of hidden and head
 

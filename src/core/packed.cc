@@ -9,11 +9,11 @@ namespace logitless::core {
 
 void check_packed(std::string_view name, const PackedMatrix& matrix) {
   const auto packing = static_cast<size_t>(matrix.packing);
-  if (packing >= kNamesOf<Packing>.size()) fail("packing = ", packing, " is none");
+  if (packing >= kNamesOf<Packing>.size()) fail("packing = ", packing, " is not a packing format");
   check_sizes(name, matrix.data, matrix.rows, matrix.cols);
   const PackedBlock block = block_of(matrix.packing);
   if (matrix.cols % block.numbers != 0) {
-    fail(name, ".cols = ", matrix.cols, " is no multiple of ", block.numbers, ", the block of ",
+    fail(name, ".cols = ", matrix.cols, " is not a multiple of ", block.numbers, ", the block of ",
          name_of(matrix.packing));
   }
   if (matrix.row_bytes && matrix.rows > 1 && *matrix.row_bytes < row_bytes(matrix)) {
@@ -24,7 +24,8 @@ void check_packed(std::string_view name, const PackedMatrix& matrix) {
       fail("group = ", matrix.group, " must be 0 or a divisor of the ", matrix.cols, " numbers of a row of ", name);
     }
     if (matrix.group % block.numbers != 0) {
-      fail("group = ", matrix.group, " is no multiple of ", block.numbers, ", the block of ", name_of(matrix.packing));
+      fail("group = ", matrix.group, " is not a multiple of ", block.numbers, ", the block of ",
+           name_of(matrix.packing));
     }
     if (!matrix.scales && matrix.rows > 0) {
       fail("scales is null, but ", name_of(matrix.packing), " needs them");
@@ -39,7 +40,7 @@ void check_packed(std::string_view name, const PackedMatrix& matrix) {
   int64_t bytes = 0, of_scales = 0;
   if (__builtin_mul_overflow(matrix.rows, row_step(matrix), &bytes) ||
       __builtin_mul_overflow(matrix.rows, row_scales(matrix) * static_cast<int64_t>(sizeof(float)), &of_scales)) {
-    fail(name, ".rows = ", matrix.rows, " makes more bytes than memory has");
+    fail(name, ".rows = ", matrix.rows, " needs more bytes than memory has");
   }
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The library's OpenMP regions. Code in a region (a backend, a kernel, a caller's callback) may throw, but an
-// exception that leaves a region ends the process. So these functions open all regions: they store the
+// exception that escapes from a region ends the process. So these functions open all regions: they store the
 // first exception and throw it after the region. A team may be smaller than requested (OMP_THREAD_LIMIT,
 // OMP_DYNAMIC, an outer region) but never larger: omp_get_thread_num() is always below `threads`.
 #pragma once

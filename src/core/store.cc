@@ -18,7 +18,7 @@ thread_local Store* current = nullptr;
 // Rounds sizes up, so that requests of nearly the same size share blocks.
 constexpr size_t kGrain = 64;
 
-// Returns the pages of memory that is about to be freed to the system.
+// Gives the pages of memory that is about to be freed back to the system.
 void return_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #ifdef __linux__
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -41,8 +41,8 @@ Store::~Store() {
 }
 
 // Takes the smallest free block that fits and is at most twice as large. Sizes that grow from call to call
-// would leave unused blocks behind, so unused memory is released if the total would exceed twice the largest
-// use so far, or if the heap has no more memory.
+// would pile up unused blocks, so unused memory is released if the total would exceed twice the largest use
+// so far, or if the heap has no more memory.
 void* Store::allocate(size_t bytes) {
   const size_t wanted = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
   if (wanted < bytes) throw std::bad_alloc();
@@ -105,7 +105,7 @@ std::vector<T> Store::take_column(size_t count, T value) {
   return column;
 }
 
-// If there is no memory to store the column, the caller keeps and frees it.
+// If the column cannot be stored because memory runs out, the caller keeps and frees it.
 template <class T>
 void Store::give_back(std::vector<T>& column) noexcept {
   if (column.capacity() == 0) return;

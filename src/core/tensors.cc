@@ -85,8 +85,8 @@ PackedMatrix packed_of(const LmHead& head) {
   const PackedBlock block = block_of(*head.packing);
   if (!steps_by_one(weight, 1)) fail("weight is packed: its rows must be contiguous");
   if (weight.sizes[1] % block.bytes != 0) {
-    fail("weight has ", weight.sizes[1], " bytes a row, which is no multiple of the ", block.bytes, " of a block of ",
-         name_of(*head.packing));
+    fail("weight has ", weight.sizes[1], " bytes per row, which is not a multiple of the ", block.bytes,
+         " of a block of ", name_of(*head.packing));
   }
   PackedMatrix packed;
   packed.data = weight.data;
@@ -136,7 +136,7 @@ std::string text_of(const ConstTensor& tensor) {
 void check_batch(MemberName name, const std::array<int64_t, 2>& sizes, const Logits& logits) {
   const ConstTensor& rows = logits.is_given() ? logits.finished : logits.hidden;
   if (rows.axes != 3 || rows.sizes[0] <= 1 || (sizes[0] == rows.sizes[0] && sizes[1] == rows.sizes[1])) return;
-  if (saturated_product(sizes[0], sizes[1]) != rows.rows()) return;  // whose number is refused
+  if (saturated_product(sizes[0], sizes[1]) != rows.rows()) return;  // another check refuses the number
   fail(name, " is [", sizes[0], ", ", sizes[1], "] but ", logits.is_given() ? "logits are" : "hidden is", " [",
        rows.sizes[0], ", ", rows.sizes[1], ", ", rows.sizes[2], "]: both must have the same first two axes, or ", name,
        " one axis");
@@ -230,7 +230,7 @@ HeadMatrices head_of(const LmHead& given) {
   } else {
     if (given.packing) {
       fail("packing = ", name_of(*given.packing), ", but weight is ", name_of(given.weight.dtype),
-           ": packed ones are uint8");
+           ": a packed weight is uint8");
     }
     if (given.scales.given()) fail("scales is set, but weight is not packed");
     if (given.group != 0) fail("group = ", given.group, " is set, but weight is not packed");
@@ -262,7 +262,7 @@ void set_gradients(const Gradients& given, HeadLayout layout, GradientMatrices& 
   if (given.d_weight.given()) {
     check_tensor("d_weight", given.d_weight, kWeightGradientRole);
     if (!steps_by_one(given.d_weight, layout == HeadLayout::kHiddenVocab ? 0 : 1)) {
-      fail("d_weight has strides ", listed(given.d_weight.strides, 2), ", but those of weight are the other way round");
+      fail("d_weight has strides ", listed(given.d_weight.strides, 2), ": it must be stored as weight is");
     }
     out.d_weight = oriented<Matrix>(given.d_weight, layout);
   }

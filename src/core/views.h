@@ -26,8 +26,8 @@ inline void* element(void* data, DType dtype, int64_t index) {
   return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
 }
 
-/// Returns the matrix with a stride that a BLAS accepts; a caller's stride may be anything with fewer than
-/// two rows.
+/// Returns the matrix with a stride that a BLAS accepts; with fewer than two rows a caller's
+/// stride may be anything.
 template <class AnyMatrix>
 AnyMatrix with_used_stride(AnyMatrix matrix) {
   if (matrix.rows < 2) matrix.stride = matrix.cols;

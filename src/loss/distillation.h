@@ -24,7 +24,7 @@ problem::Task distillation_task(const Distillation& options);
 
 class DistillationLoss final : public ReducedLoss {
  public:
-  /// `tokens` are the sequences, and which of their rows take part. The arguments must outlive this object.
+  /// `tokens` has the sequences and their active rows. The arguments must outlive this object.
   DistillationLoss(const Distillation& options, SequenceTokens tokens, const problem::TokenProblem& problem,
                    ranks::Totals totals);
 

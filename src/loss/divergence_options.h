@@ -62,7 +62,7 @@ void check_divergence_options(const Options& options, const ConstTensor& targets
   const TokenOptions& token = options.token;
   fail_if(token.temperature_meaning != TemperatureMeaning::kScaleLogits,
           "token.temperature_meaning = ", name_of(token.temperature_meaning),
-          ": a divergence is of distributions, whose logits the temperature scales");
+          " must be scale_logits: a divergence compares distributions");
   if (targets.count() == 0 && tokens > 0) {
     problem::check_no_targets(token, "there are no targets");
     fail_if(options.hard_weight != 0, "hard_weight = ", options.hard_weight, " needs targets");

@@ -44,7 +44,7 @@ class SequenceLoss final : public TokenLoss {
   SequenceTokens tokens_;
   ranks::Totals totals_;
   double kl_ = 0;      // the baseline
-  double active_ = 0;  // sequences of the whole batch that take part
+  double active_ = 0;  // active sequences of the whole batch
   core::Array<bool> desirable_;
   core::Array<double> reference_;
   core::Array<double> weights_;  // [B] or empty

@@ -13,7 +13,7 @@ namespace logitless::loss {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-/// The logarithm of no mass.
+/// The logarithm of zero mass.
 inline constexpr double kNothing = -kInfinity;
 
 /// Logarithms of ratios and weights are clamped to ± this, whatever the options: then the product of two such

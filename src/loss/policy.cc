@@ -10,13 +10,13 @@ namespace {
 
 // Throws InvalidInput for an option that makes a token's loss depend on all tokens of the batch.
 void check_is_split(const PolicyLoss& o) {
-  constexpr const char* kRule = " is of a whole batch, and ranks.data splits it";
+  constexpr const char* kRule = " needs the whole batch, which ranks.data splits";
   core::fail_if(o.top_entropy_quantile < 1, "top_entropy_quantile = ", o.top_entropy_quantile, kRule);
   core::fail_if(row_of(o.loss_type).chooses_by_covariance, "loss_type = ", name_of(o.loss_type), kRule);
   core::fail_if(o.m2_threshold.has_value(), "m2_threshold = ", o.m2_threshold.value_or(0), kRule);
 }
 
-// Returns the factors of tokens (1.6), from the numbers of tokens and of sequences of the whole batch.
+// Returns the factors of tokens, from the numbers of tokens and of sequences of the whole batch.
 TokenMean aggregation(const PolicyLoss& options, double tokens, double sequences) {
   sequences = options.num_sequences.value_or(std::max(sequences, 1.0));
   switch (aggregation_of(options)) {
@@ -71,7 +71,7 @@ StatsRequest CompletionLoss::needs() const {
   return {.entropy = options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1};
 }
 
-// Shows all tokens of a group to the stages in which they depend on each other.
+// Passes all tokens of a group to the stages that couple them.
 void CompletionLoss::couple(std::span<const int64_t> rows, const TokenStats& stats) {
   core::Array<PolicyToken> all;
   for (const int64_t row : rows) {

@@ -48,8 +48,8 @@ class CompletionLoss final : public TokenLoss {
   PolicyRatios ratios_;
   PolicyWeights weights_;
   TokenMean mean_;
-  double tokens_ = 0;            // tokens of the whole batch that take part
-  double good_tokens_ = 0;       // those in sequences with a score above 0
+  double tokens_ = 0;            // active tokens of the whole batch
+  double good_tokens_ = 0;       // active tokens in sequences with a score above 0
   core::Array<int64_t> groups_;  // [N], or empty if tokens do not depend on each other
   bool couples_batch_ = false;   // all tokens of the batch are one group
   core::Array<bool> chosen_;     // [N]: by its covariance; empty if the loss type chooses none

@@ -29,11 +29,12 @@ void check_needs(const PolicyLoss& o, bool needed, const ConstTensor& tensor, co
 }
 
 void check_tokens(const PolicyLoss& o) {
-  fail_if(o.token.shift != 0, "token.shift = ", o.token.shift, ": chosen_ids stand at the positions that predict them");
+  fail_if(o.token.shift != 0, "token.shift = ", o.token.shift,
+          " must be 0: chosen_ids belong to the positions that predict them");
   fail_if(o.token.ignore_index != TokenOptions().ignore_index, "token.ignore_index = ", o.token.ignore_index,
-          " has no meaning for a policy loss: the mask says who takes part");
+          " has no meaning for a policy loss: the mask selects the tokens");
   fail_if(problem::is_given(o.kept) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1),
-          "kept is given, and no entropy is known over it: want_entropy, entropy_bonus and top_entropy_quantile must ",
+          "kept is given, which does not support entropies: want_entropy, entropy_bonus and top_entropy_quantile must ",
           "be at their defaults");
   fail_if(o.scores.count() != 0 && !reads_scores(o), "scores is given but loss_type ", name_of(o.loss_type),
           " does not read it and positive_nll_weight = 0");
@@ -118,15 +119,15 @@ void check_aggregation(const PolicyLoss& o) {
   check(o.num_sequences.has_value(), of_sequences, "num_sequences");
   check(!o.count_empty_sequences, of_sequences, "count_empty_sequences = false");
   fail_if(!o.count_empty_sequences && o.num_sequences,
-          "count_empty_sequences = false is set beside num_sequences = ", o.num_sequences.value_or(0),
-          ", which stands in place of any count");
+          "count_empty_sequences = false and num_sequences = ", o.num_sequences.value_or(0),
+          " are both set: num_sequences replaces the count");
   fail_if(aggregation == kSeqMeanTokenSumNorm && !o.max_completion_length,
           "max_completion_length is not set: aggregation ", name_of(aggregation), " (loss_type ", name_of(o.loss_type),
           ") divides by it");
 }
 
 // Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or
-// the tensors. The order is that of the stages.
+// the tensors. Checks follow the order of the stages.
 void check_options(const PolicyLoss& options) {
   core::check_fields(options);
   check_tokens(options);
@@ -182,7 +183,7 @@ bool teacher_reads_policy(const PolicyLoss& options) {
 
 void PolicyBatch::add_teacher(const PolicyLoss& options, std::span<const int64_t> rows, const TokenStats* stats) {
   const core::Array<double>& given = options.teacher_against == TeacherAgainst::kOld ? old : sampling;
-  double ahead = 0;  // Σ γ^(t − i) ratio_t over the rows t >= i of the sequence of i, the last row seen
+  double ahead = 0;  // Σ_{t >= i} γ^(t − i) ratio_t over the sequence of i, the row visited last
   int64_t before = -1;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     const auto i = static_cast<size_t>(*row);

@@ -70,7 +70,7 @@ void PolicyRatios::set_ratio(PolicyToken& token) const {
 }
 
 double PolicyRatios::shared_gradient(const PolicyToken& token) const {
-  if (term(token).slope == 0) return -0.0;  // which added to 0 keeps its sign
+  if (term(token).slope == 0) return -0.0;  // unlike 0.0, it keeps the sign of a -0.0 that it is added to
   const double by_w = sums_[token.sequence].by_w;
   return sum_of(options_) == SequenceSum::kSum ? by_w : by_w / token.sequence_tokens;
 }
@@ -113,7 +113,7 @@ void PolicyWeights::find_top(std::span<const PolicyToken> tokens) {
   entropies.reserve(tokens.size());
   for (const PolicyToken& token : tokens) entropies.push_back(token.entropy);
   top_tokens_ = static_cast<double>(entropies.size());
-  // NaN cannot be sorted; nothing is dropped, so that the loss shows it.
+  // NaN cannot be sorted; nothing is dropped, so that the loss becomes NaN.
   if (entropies.empty() || std::any_of(entropies.begin(), entropies.end(), [](double h) { return std::isnan(h); })) {
     return;
   }
@@ -139,7 +139,7 @@ void PolicyWeights::drop_large_moments(std::span<const PolicyToken> tokens) {
   moments.reserve(tokens.size());
   for (const PolicyToken& token : tokens) {
     const double drift = token.sampler_log_ratio;
-    if (std::isnan(drift)) return;  // NaN cannot be sorted; nothing is dropped, so that the loss shows it
+    if (std::isnan(drift)) return;  // NaN cannot be sorted; nothing is dropped, so that the loss becomes NaN
     moments.push_back({drift * drift, token.row});
   }
   std::sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
@@ -156,7 +156,7 @@ void PolicyWeights::drop_large_moments(std::span<const PolicyToken> tokens) {
 }
 
 // Returns whether the policy is close enough to old_logps at this token. With a NaN the token is kept, so
-// that the loss shows it.
+// that the loss becomes NaN.
 bool PolicyWeights::is_near(const PolicyToken& t) const {
   if (region_ == TrustRegion::kNone) return true;
   const double p = std::exp(t.logp), old_p = std::exp(t.old_logp), moved = p - old_p;

@@ -9,7 +9,8 @@
 //     Penalties                     add_kl, add_sampler_penalty   ℓ + beta K + sampler_penalty (…)²  policy_stages.cc
 //     Aggregation                   aggregation                   the factor of ℓ in the loss      policy.cc
 //
-// A stage that depends on other tokens gets these in add(), or in a list, before it sees the first token.
+// A stage that depends on other tokens receives all of them, in add() or as a list, before it processes the
+// first one.
 #pragma once
 
 #include <cmath>
@@ -27,7 +28,7 @@
 
 namespace logitless::loss {
 
-/// A token that takes part, with the letters of docs/losses-policy.md.
+/// An active token, with the letters of docs/losses-policy.md.
 struct PolicyToken {
   size_t row = 0;
   size_t sequence = 0;           ///< s
@@ -47,10 +48,10 @@ struct PolicyToken {
   bool is_chosen = false;        ///< by choose_by_covariance()
 };
 
-/// The tokens of a batch, and what is given for them.
+/// The tokens of a batch, and their inputs.
 struct PolicyBatch {
-  /// Checks the options, and checks and copies the tensors, without reading entries of tokens that take no
-  /// part. `offsets`, [B + 1], are the sequences of the N rows of `rows_name`.
+  /// Checks the options, and checks and copies the tensors, without reading entries of ignored tokens.
+  /// `offsets`, [B + 1], are the sequences of the N rows of `rows_name`.
   PolicyBatch(const PolicyLoss& options, std::span<const int64_t> offsets, int64_t vocab_size,
               std::string_view rows_name);
 
@@ -64,11 +65,11 @@ struct PolicyBatch {
 
   size_t pick(size_t row) const { return picks.empty() ? row : static_cast<size_t>(picks[row]); }
   bool is_good(size_t row) const { return !good.empty() && good[static_cast<size_t>(tokens.sequence[row])]; }
-  /// Returns the rows that take part.
+  /// Returns the active rows.
   core::Array<int64_t> rows() const;
   /// Adds the teacher's discounted log ratios to the advantages. `rows` are increasing, and whole sequences
-  /// if there is a discount. Null `stats`: the teacher is not compared with the policy; then the constructor
-  /// has done it.
+  /// if there is a discount. Null `stats`: the teacher is compared with given log-probabilities, which the
+  /// constructor does.
   void add_teacher(const PolicyLoss& options, std::span<const int64_t> rows, const TokenStats* stats);
   /// Returns the token of a row. Null `stats`: with a log-probability of 0.
   PolicyToken token(int64_t row, const TokenStats* stats) const;
@@ -88,7 +89,7 @@ class PolicyRatios {
   void add(const PolicyToken& token);
   /// Sets ratio, ratio_slope and sequence_sum.
   void set_ratio(PolicyToken& token) const;
-  /// Adds a token's ∂loss/∂w to that of a shared ratio.
+  /// Adds a token's ∂loss/∂w to the sum of its sequence, for a shared ratio.
   void add_gradient(const PolicyToken& token, double by_log_ratio) { sums_[token.sequence].by_w += by_log_ratio; }
   /// Returns ∂loss/∂logp through a shared ratio, once the gradients of its sequence are complete.
   double shared_gradient(const PolicyToken& token) const;
@@ -179,8 +180,8 @@ class PolicyWeights {
   void add(const PolicyToken& token);
   /// Finds the top tokens by entropy, from all tokens of the batch.
   void find_top(std::span<const PolicyToken> tokens);
-  /// Drops those with the largest second moments, from all tokens of the batch. The constructor does so if
-  /// old_logps are given.
+  /// Drops the tokens with the largest second moments, from all tokens of the batch. With old_logps the
+  /// constructor calls it.
   void drop_large_moments(std::span<const PolicyToken> tokens);
   /// Returns the factor of a token.
   double of(const PolicyToken& token) const;

@@ -200,7 +200,7 @@ void choose_by_covariance(std::span<const PolicyToken> tokens, const PolicyLoss&
     return first + above;
   };
   const double mean_advantage = mean_of(&PolicyToken::advantage), mean_logp = mean_of(&PolicyToken::logp);
-  if (!std::isfinite(mean_logp) || !std::isfinite(mean_advantage)) return;  // No covariance is a number.
+  if (!std::isfinite(mean_logp) || !std::isfinite(mean_advantage)) return;  // all covariances would be NaN
   const bool drops = options.loss_type == PolicyLossType::kClipCov;
   struct Candidate {
     double covariance;

@@ -59,7 +59,7 @@ void check_preference_options(const PreferenceLoss& o) {
 
 PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2), totals_(totals) {
-  // A pair with an empty side takes no part.
+  // A pair with an empty side is ignored.
   for (size_t i = 0; i < tokens_.targets.size(); ++i) {
     if (tokens_.count(other_side(tokens_.sequence[i])) == 0) tokens_.targets[i] = kNoTarget;
   }
@@ -69,7 +69,7 @@ PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::
     chosen_tokens_ += tokens_.count(c);
   }
   core::fail_if(any_sorted(options) && totals.are_shared(),
-                "a loss of the aot kind sorts the whole batch, and ranks.data splits it");
+                "loss_type aot or aot_unpaired sorts the whole batch, which ranks.data splits");
   totals_.sum({&pairs_, &chosen_tokens_});
   if (any_sorted(options)) {
     groups_.assign(tokens_.targets.size(), 0);
@@ -98,7 +98,7 @@ void PairLoss::weigh_tails() {
   }
 }
 
-// The report has means with average_log_prob, or with a loss like orpo or simpo.
+// Metrics use means with average_log_prob, or with a loss without a reference that averages (orpo, simpo).
 bool PairLoss::averages_in_report() const {
   return options_.average_log_prob ||
          any_row(options_, [](const PairLossRow& row) { return row.averages && !row.needs_reference; });

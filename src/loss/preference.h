@@ -61,9 +61,9 @@ class PairLoss final : public TokenLoss {
 
   const PreferenceLoss& options_;
   SequenceTokens tokens_;
-  int64_t batch_ = 0;  // pairs, including those that take no part
+  int64_t batch_ = 0;  // pairs, including ignored ones
   ranks::Totals totals_;
-  double pairs_ = 0;          // pairs of the whole batch that take part
+  double pairs_ = 0;          // active pairs of the whole batch
   double chosen_tokens_ = 0;  // chosen tokens of these pairs
   core::Array<int64_t> groups_;
   core::Array<double> reference_;      // [2B] or empty

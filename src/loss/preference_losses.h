@@ -8,7 +8,7 @@
 namespace logitless::loss {
 
 /// The input of a loss: Σ_t log-probabilities of the pair's sequences, or their means per token if the loss
-/// uses means. The letters are those of docs/losses-preference.md.
+/// uses means. docs/losses-preference.md uses the same letters.
 struct PairLogps {
   double c = 0, r = 0;  ///< of the chosen and of the rejected sequence
   double a = 0, b = 0;  ///< c and r minus the reference's; c and r without a reference
@@ -23,7 +23,7 @@ struct PairValue {
 /// Returns −(1 − ε) log σ(z) − ε log σ(−z), with its slope by z.
 WithSlope smoothed_logistic(double z, double smoothing);
 
-/// Bounds exponents that would overflow: e^700 is near the largest float64.
+/// Upper bound of exponents: e^700 is near the largest float64.
 inline constexpr double kMostExponent = 700;
 
 /// The kind of a loss.

@@ -41,7 +41,7 @@ struct TokenMean {
     return reciprocal_or_zero(over_sequence_means ? divisor * tokens.count(tokens.sequence[row]) : divisor);
   }
 };
-/// Returns the factors of these options, whose counts are those of the whole batch.
+/// Returns the factors for these options, with the counts of the whole batch.
 TokenMean token_mean(const MeanOptions& options, const SequenceTokens& tokens, const ranks::Totals& totals);
 
 /// A loss whose token gradients depend on ∂L/∂loss, which is 1 unless set: one value, or one per token under

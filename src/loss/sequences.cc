@@ -56,8 +56,7 @@ bool is_per_token(std::string_view name, EntriesPer per, int64_t size, const Seq
   if (tokens.tokens() != tokens.sequences()) return size == tokens.tokens();
   for (size_t row = 0; row < tokens.sequence.size(); ++row) {
     fail_if(tokens.sequence[row] != static_cast<int64_t>(row), name, " has ", size,
-            " entries, and there are as many sequences as tokens: set ", name,
-            "_per to say which of the two it has one for");
+            " entries, which may be per sequence or per token: set ", name, "_per");
   }
   return false;
 }

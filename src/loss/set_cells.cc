@@ -105,7 +105,7 @@ Part part_of(const CellDivergence& divergence, double log_s, double log_t) {
       return sum(scaled(w, forward_kl(log_s, log_t)), scaled(1 - w, reverse_kl(log_s, log_t)));
     case Divergence::kAcceptance:
     case Divergence::kLkHybrid:
-      break;  // They are refused.
+      break;  // check_set_options() refuses them
   }
   return {};
 }

@@ -64,7 +64,7 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
   }
   if (has_tail()) {
     // If the student has no mass outside the set, and the teacher's mass there may be only rounding or the
-    // floor, the teacher has none either.
+    // floor, the teacher's counts as 0.
     const double entries = static_cast<double>(student_.size()) + 16;
     const double least = std::log(std::max(entries * rows_.rounding, options_.tail_floor));
     const bool nothing = student_outside == kNothing && rows_.outside[i] <= least;

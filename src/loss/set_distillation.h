@@ -34,15 +34,15 @@ struct SetRows {
   core::Array<int64_t> target;  // [N]: the pick that is the target, with hard_weight
 };
 
-/// Returns the teacher for rows of this shape. `ids` has the target of each row, or kNoTarget for rows that
-/// take no part, which are not read; without `ids` every row with a set takes part. Throws InvalidInput.
+/// Returns the teacher for rows of this shape. `ids` has the target of each row, or kNoTarget for ignored
+/// rows, which are not read; without `ids` every row with a set is active. Throws InvalidInput.
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
                           const SetDistillation& options);
 
 class SetDistillationLoss final : public ReducedLoss {
  public:
-  /// `rows` without picks, which the problem already has; `tokens` are the sequences, and which of their rows
-  /// take part. The arguments must outlive this object.
+  /// `rows` without picks, which the problem already has; `tokens` has the sequences and their active
+  /// rows. The arguments must outlive this object.
   SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
                       const problem::TokenProblem& problem, ranks::Totals totals);
 

@@ -33,7 +33,7 @@ double rounding_of(DType dtype) {
   }
 }
 
-// Returns whether the divergence is infinite where the student has mass and the teacher has none.
+// Returns whether the divergence is infinite where the student has mass but not the teacher.
 bool needs_teacher_mass(const SetDistillation& options) {
   switch (options.loss_type) {
     case Divergence::kReverseKl:
@@ -52,7 +52,7 @@ bool needs_teacher_mass(const SetDistillation& options) {
 double check_logp(const ConstVector& logps, int64_t row, int64_t entry, int64_t place) {
   const double logp = core::read(logps, place);
   fail_if(!(logp <= 0), "teacher.logps of row ", row, ", entry ", entry, ", = ", logp,
-          " must be a log-probability: at most 0, and no probability");
+          " must be a log-probability: at most 0, not a probability");
   return logp;
 }
 
@@ -83,7 +83,7 @@ double add_row(const Vectors& teacher, const problem::SetPicks& sets, const Row&
     const auto k = static_cast<size_t>(pick);
     const int64_t id = sets.picks.ids[k];
     fail_if(pick > of.begin && sets.picks.ids[k - 1] == id, "teacher.sets of row ", of.row, " has token id ", id,
-            " twice: a teacher's set has each id once");
+            " twice: each id may occur once per row");
     if (wanted && of.target < id) add(of.target, kNan);
     wanted = wanted && of.target > id;
     add(id, check_logp(teacher.logps, of.row, sets.entries[k] - of.first_entry, sets.entries[k]));
@@ -101,7 +101,7 @@ void finish_row(const Vectors& teacher, const SetDistillation& options, const Ro
                 double log_mass, SetRows& out) {
   const auto r = static_cast<size_t>(of.row);
   const double mass = std::exp(log_mass);
-  fail_if(mass > kMostMass, "teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
+  fail_if(mass > kMostMass, "the probabilities of teacher.logps of row ", of.row, " sum to ", mass,
           ", which is more than 1");
   out.masses[r] = mass;
   if (options.outside == OutsideSet::kRenormalised || options.outside == OutsideSet::kTeacherRenormalised) {
@@ -115,16 +115,15 @@ void finish_row(const Vectors& teacher, const SetDistillation& options, const Ro
     fail_if(!(outside <= 0), "teacher.outside_logps[", of.row, "] = ", outside,
             " must be a log-probability: at most 0");
     const double all = mass + std::exp(outside);
-    fail_if(all > kMostMass, "teacher.outside_logps[", of.row, "] = ", outside, " and teacher.logps of row ", of.row,
-            " are of probabilities that sum to ", all, ", which is more than 1");
+    fail_if(all > kMostMass, "the probabilities of teacher.outside_logps[", of.row, "] = ", outside,
+            " and teacher.logps of row ", of.row, " sum to ", all, ", which is more than 1");
   }
   // If the set is the whole vocabulary, the student has no mass outside it either.
   const bool is_whole = of.end - of.begin == vocab_size;
   if (!is_whole) outside = std::max(outside, std::log(options.tail_floor));
-  fail_if(outside == kNothing && !is_whole && needs_teacher_mass(options), "teacher.logps of row ", of.row,
-          " are of probabilities that sum to ", mass,
-          ": none is left for the tail, and loss_type = ", name_of(options.loss_type),
-          " would be infinite. Set tail_floor (TRL's is 1e-7), give teacher.outside_logps, or set outside = "
+  fail_if(outside == kNothing && !is_whole && needs_teacher_mass(options), "the probabilities of teacher.logps of row ",
+          of.row, " sum to ", mass, ", which leaves nothing for the tail: loss_type = ", name_of(options.loss_type),
+          " would be infinite. Set tail_floor (1e-7 in TRL), give teacher.outside_logps, or set outside = "
           "renormalised");
   out.outside[r] = outside;
 }
@@ -155,8 +154,7 @@ void check_set_options(const SetDistillation& options, const ConstTensor& target
   fail_if(hard && (!options.token.temperatures.empty() || options.token.temperature != 1),
           "hard_weight = ", options.hard_weight, " needs a temperature of 1: it shares the student's softmax");
   fail_if(hard && options.outside == OutsideSet::kRenormalised, "hard_weight = ", options.hard_weight,
-          " and outside = renormalised are both set: the cross-entropy is over the vocabulary, which then nothing ",
-          "walks");
+          " and outside = renormalised are both set: the cross-entropy needs the logits of the whole vocabulary");
 }
 
 core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher) {

@@ -22,7 +22,7 @@ double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
 
 void check_weight(std::string_view name, int64_t row, std::string_view of, int64_t at, double value) {
   fail_if(!kNotNegative.holds(value), name, " of row ", row, ", ", of, " ", at, ", = ", value,
-          " must be finite and at least 0: it is a probability, and no logarithm");
+          " must be finite and at least 0: a probability, not a logarithm");
 }
 
 bool is_sparse(const SoftTargets& targets) { return targets.weights.given() || problem::is_given(targets.sets); }
@@ -110,8 +110,8 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
   problem::check_mask(targets.mask, shape.tokens, shape.rows_name);
   core::check_matrix("targets.rows", given.data, given.rows, given.cols, given.stride);
   fail_if(given.rows != shape.tokens || given.cols != shape.vocab_size, "targets.rows is [", given.rows, ", ",
-          given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size, "]: a row for each of ", shape.rows_name,
-          ", with the whole vocabulary");
+          given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size, "]: for each row of ", shape.rows_name,
+          ", one row over the whole vocabulary");
   const DType sums = shape.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   fail_if(given.dtype != sums, "targets.rows is ", name_of(given.dtype), " but must be ", name_of(sums), " for ",
           shape.rows_name, " of ", name_of(shape.dtype));
@@ -138,7 +138,7 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
 
 void check_options(const SoftCrossEntropy& options) {
   core::check_fields(options);
-  problem::check_no_targets(options.token, "soft targets stand where they are predicted");
+  problem::check_no_targets(options.token, "soft targets belong to the positions that predict them");
   check_mean(mean_options(options));
 }
 
@@ -152,8 +152,8 @@ core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
 
 SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
   const bool dense = targets.rows.given(), sparse = is_sparse(targets);
-  fail_if(sparse && dense, "targets.rows is set, and so are targets.sets or targets.weights: targets are dense or ",
-          "sparse");
+  fail_if(sparse && dense, "targets.rows is set together with targets.sets or targets.weights: targets are either ",
+          "dense or sparse");
   fail_if(!sparse && !dense && shape.tokens > 0, "targets is empty: it needs rows, or sets and weights");
   return dense ? check_dense(targets, shape, wants_entropy, threads) : check_sparse(targets, shape, wants_entropy);
 }

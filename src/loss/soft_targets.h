@@ -20,7 +20,7 @@ struct SoftRows {
   bool dense = false;
   core::Array<double> weights;     // [picks], sparse
   problem::Cross cross;            // dense
-  core::Array<double> masses;      // [N]: Q; 0 for rows that take no part
+  core::Array<double> masses;      // [N]: Q; 0 for ignored rows
   core::Array<double> negentropy;  // [N]: Σ q log q, if requested
 };
 

@@ -47,7 +47,7 @@ size_t internal_bytes(const gemm::Backend& gemm, const Source& source, DType gra
                   source.most_of_gradients(sizes, gradient, bytes));
 }
 
-// Sets the tile rows of the largest chunk, and returns the most blocks of a chunk.
+// Sets the tile rows of the largest chunk, and returns the largest number of blocks in a chunk.
 int64_t measure_chunks(RunPlan& run) {
   int64_t row_blocks = 0;
   for (int64_t c = 0; c < run.chunk_count(); ++c) {
@@ -149,7 +149,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
   return run;
 }
 
-// Sets the tiles, blocks and chunks, and returns the most rows of a chunk.
+// Sets the tiles, blocks and chunks, and returns the largest number of rows in a chunk.
 int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const {
   const bool one_pass = run.plan.kind == PlanKind::kOnePass, in_chunks = one_pass && chunk_rows < rows();
   const bool whole_groups = in_chunks && groups_.coupled();

@@ -23,14 +23,14 @@ class Cutter {
   Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Computation& computation,
          const GradientMatrices& outputs);
 
-  /// Returns how many rows are cut: all rows of a forward pass, also in a backward call, so that the
-  /// remaining rows keep their places.
+  /// Returns the number of rows that are divided: all rows of the forward pass, even in a backward call, so
+  /// that rows with gradients keep their places.
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   const Source& source() const { return source_; }
   /// The groups of the loss, if one pass may run.
   const RowGroups& groups() const { return groups_; }
-  /// Returns whether d_hidden accumulates into the caller's content. Each tile would then round it once more,
-  /// but separate sums are added only once.
+  /// Returns whether d_hidden accumulates into the caller's content. Adding every tile to it would round it
+  /// once per tile; separate sums are added only once.
   bool wants_sums_apart() const;
 
   /// Returns whether rows have lists of their largest logits, whose size grows with the rows of a chunk.

@@ -15,8 +15,8 @@ namespace {
 // are read again for their gradients and should still be in the core's cache then.
 constexpr int64_t kRowsAtOnce = 4;
 
-// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` are words of
-// the message if there is none.
+// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` says in
+// the error message what does not fit.
 template <class Measure, class... Needs>
 void set_team(const detail::ContextState& context, int threads, Plan& plan, const Measure& measure,
               const Needs&... needs) {
@@ -31,11 +31,11 @@ void set_team(const detail::ContextState& context, int threads, Plan& plan, cons
 }
 constexpr std::string_view kSetsNeed = "probabilities over sets of token ids need";
 
-// Decides everything of a plan over sets except the team and the sizes of tiles.
+// Makes a plan over sets, except for the team and the sizes of tiles.
 Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& problem,
               const Computation& computation) {
   if (context.options.plan == PlanKind::kExpectedRow && computation.forward && computation.backward) {
-    core::fail("plan = expected_row cannot run: probabilities that sum to 1 over a set walk no vocabulary");
+    core::fail("plan = expected_row cannot run: probabilities over sets of token ids need no pass over the vocabulary");
   }
   Plan plan;
   plan.kind = !computation.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
@@ -47,7 +47,7 @@ Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& 
   return plan;
 }
 
-// Decides everything of a plan except the team.
+// Makes a plan, except for the team.
 LogitsPlan cut_logits(const detail::ContextState& context, const LogitsProblem& problem,
                       const Computation& computation) {
   LogitsPlan run;
@@ -66,7 +66,7 @@ LogitsPlan cut_logits(const detail::ContextState& context, const LogitsProblem& 
     core::fail("plan = expected_row cannot run: finished logits have no head");
   }
   if (options.plan == PlanKind::kOnePass && coupled && computation.backward) {
-    core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
+    core::fail("plan = one_pass cannot run: the loss couples rows, so all rows are read before the first gradient");
   }
   run.all_rows_at_once = !computation.forward || coupled || options.plan == PlanKind::kTwoPass;
   plan.kind = !computation.backward  ? PlanKind::kForwardOnly

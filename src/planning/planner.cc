@@ -123,13 +123,13 @@ class Planner {
     return fits(second) ? second : smaller(run, second);
   }
 
-  // Returns the plan that computes all gradients from tiles of them.
+  // Returns the plan that computes gradients for all vocabulary entries, tile by tile.
   RunPlan with_gradients() const {
     if (!computation_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
-  // With two heads there are two walks: one pass stores their logits in between, if that pays.
+  // Two heads need two passes over the logits: plan one pass stores the logits in between, if that pays.
   RunPlan without_gradients() const {
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
@@ -214,9 +214,9 @@ class Planner {
     if (!fits(run)) {
       run = of_one(budget_);
     } else if (run.chunk_count() > 1) {
-      // A budget that barely holds the team's scratch leaves little for logits, and so gives many chunks.
-      // Until the team has as few chunks as one thread has in the team's smallest budget, keep the latter, so
-      // that a larger budget never gives more chunks.
+      // A budget that barely holds the team's scratch has little room for logits, and so means many chunks.
+      // If one thread gets fewer chunks from the team's smallest budget, its plan is kept, so that a larger
+      // budget never means more chunks.
       RunPlan before = of_one(of_team(0).plan.workspace_bytes);
       if (before.chunk_count() < run.chunk_count()) run = std::move(before);
     }
@@ -226,8 +226,8 @@ class Planner {
     return run;
   }
 
-  // Plans as many tiles (in one pass: threads) as help and fit, at least one. The caller checks whether one
-  // fits.
+  // Sets the number of tiles (in one pass: of threads) to the largest that helps and fits, at least 1. The
+  // caller checks whether that fits.
   void fit_tiles(int64_t wanted, RunPlan& run) const {
     const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
@@ -272,7 +272,7 @@ class Planner {
 
 void check_one_pass(const ContextOptions& options, const Computation& computation) {
   if (options.plan == PlanKind::kOnePass && computation.backward && !computation.forward) {
-    core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
+    core::fail("plan = one_pass cannot run: backward() comes after the forward pass, so it is a second pass");
   }
 }
 

@@ -21,7 +21,7 @@ using problem::LogitsProblem;
 /// pass.
 void check_one_pass(const ContextOptions& options, const Computation& computation);
 
-/// Plans `computation` on the rows that take part. Tile sizes that the context does not set are reduced until
+/// Plans `computation` on the active rows. Tile sizes that the context does not set are reduced until
 /// the plan fits in the budget. Throws InvalidInput if even the smallest tiles do not fit (the message names
 /// the smallest accepted budget), or if the requested plan cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
@@ -33,8 +33,9 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Hidd
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                        const Computation& computation, const GradientMatrices& outputs);
 
-/// Plans `computation` on finished logits, for `threads` threads or as many as the budget has scratch for.
-/// Throws InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.
+/// Plans `computation` on finished logits, for `threads` threads, or fewer if the budget lacks scratch for
+/// them. Throws InvalidInput if it lacks scratch for a single thread, or if plan one_pass was requested and
+/// cannot run.
 LogitsPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
                        const Computation& computation);
 

@@ -13,7 +13,7 @@ RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t
   sorted.reserve(rows.size());
   for (const int64_t row : rows) sorted.emplace_back(ids[static_cast<size_t>(row)], row);
   std::sort(sorted.begin(), sorted.end());
-  // Each group is then named by its first row, which says where the group comes.
+  // Rename each group to its first row, so that the second sort puts groups in the order of their first rows.
   int64_t id = 0, first = -1;
   for (auto& [group, row] : sorted) {
     if (first < 0 || group != id) first = row;

@@ -9,7 +9,7 @@
 
 namespace logitless::planning {
 
-/// The groups of the rows that take part, in the order of their first rows.
+/// The groups of the active rows, in the order of their first rows.
 struct RowGroups {
   core::Array<int64_t> rows;   // group by group, increasing inside each; empty if every row is its own group
   core::Array<int64_t> sizes;  // rows of each group

@@ -33,7 +33,7 @@ struct Computation {
   std::span<const int64_t> groups = {};
   /// Without `forward`: the number of rows that have a gradient.
   int64_t kept_rows = 0;
-  /// Plan kExpectedRow can compute d_hidden, or what the halves of the call hand on instead.
+  /// Plan kExpectedRow can compute d_hidden, or in forward() the expected rows that backward() needs for it.
   bool expected_rows = false;
   /// Gradients may be approximated by a choice of segments of the vocabulary (BackwardOptions), in two pass.
   bool approximates = false;

@@ -29,8 +29,8 @@ constexpr int64_t kLeastVocabTile = 512;
 constexpr int64_t kSmallestEdge = 16;
 // The narrowest GEMM into d_hidden or d_weight; narrower ones pack too much.
 constexpr int64_t kHiddenBlock = 256;
-// d_hidden and d_weight have this many chains of tasks each. Of a gradient pass each is half the work in one
-// pass and a third in two pass, so 8 or 12 threads stay busy (bench/work_order.py).
+// d_hidden and d_weight have this many chains of tasks each. Each of the two is half the work of a gradient
+// pass in plan one pass, and a third in two pass, so 8 or 12 threads stay busy (bench/work_order.py).
 constexpr int64_t kGradientTasks = 4;
 // This many tasks, row blocks × ranges, balance many threads; each costs 56 bytes per row.
 constexpr int64_t kForwardTasks = 128;

@@ -20,7 +20,7 @@ using source::Source;
 
 /// The tiles and blocks of rows, vocabulary and hidden components.
 struct TileGrid {
-  int64_t vocab_size = 0;  // entries to divide; with ranks those of one slice
+  int64_t vocab_size = 0;  // entries to divide; with ranks the entries of one slice
   int64_t hidden_size = 0;
   int64_t row_tile = 0;      // maximum rows of hidden per tile
   int64_t tile_rows = 0;     // maximum rows per tile, padding of row_rule included
@@ -57,8 +57,8 @@ enum class TileUse {
   kKept         ///< gradients replace it once the chunk's tiles are complete (one pass)
 };
 
-/// Returns a grid with the tile sizes, within the cap, for blocks of `rows` rows out of `all_rows` that take
-/// part.
+/// Returns a grid with the tile sizes, within the cap, for blocks of `rows` rows out of `all_rows` active
+/// ones.
 TileGrid make_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
                    TileUse use, int64_t rows, int64_t all_rows);
 /// Rounds the vocabulary tile up to segments of kernels::kSegment entries.

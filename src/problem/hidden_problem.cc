@@ -30,7 +30,7 @@ void check_ids(const HeadMatrices& head) {
   if (count > core::kMostRows) fail("vocab_ids has ", count, " entries, which is above ", core::kMostRows);
   for (size_t k = 0; k < head.ids.size(); ++k) {
     if (head.ids[k] >= 0 && head.ids[k] < head.stored_entries()) continue;
-    fail("vocab_ids[", k, "] = ", head.ids[k], " is no entry of a vocabulary of ", head.stored_entries());
+    fail("vocab_ids[", k, "] = ", head.ids[k], " is outside [0, ", head.stored_entries(), ")");
   }
 }
 
@@ -40,9 +40,9 @@ void check_lora(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
   if (lora.has_states()) {
     const ConstMatrix& states = lora.states;
     core::check_matrix("lora.states", states.data, states.rows, states.cols, states.stride);
-    if (lora.a.data) fail("lora.a and lora.states are both set: states stand in place of hidden · aᵀ");
+    if (lora.a.data) fail("lora.a and lora.states are both set: states replace hidden · aᵀ");
     if (states.rows != tokens) fail("lora.states has ", states.rows, " rows but hidden has ", tokens);
-    if (lora.scale != 1) fail("lora.scale = ", lora.scale, " must be 1 with lora.states: scale these");
+    if (lora.scale != 1) fail("lora.scale = ", lora.scale, " must be 1 with lora.states: scale the states instead");
     check_sum_type("lora.states", states.dtype, hidden.dtype, "hidden");
   } else {
     core::check_matrix("lora.a", lora.a.data, lora.a.rows, lora.a.cols, lora.a.stride);
@@ -63,7 +63,7 @@ void check_lora(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
   }
   core::check_field("lora.scale", kFinite, lora.scale);
   if (!core::sums_in_double(hidden.dtype) && std::abs(lora.scale) > std::numeric_limits<float>::max()) {
-    fail("lora.scale = ", lora.scale, " is no number of float32, the type of the sums");
+    fail("lora.scale = ", lora.scale, " does not fit in float32, the type of the sums");
   }
 }
 
@@ -74,7 +74,7 @@ void check_head(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
     if (head.packed.rows == 0 && !may_be_empty) fail("weight.rows = 0 must be positive");
     if (core::sums_in_double(hidden.dtype)) {
       fail("hidden is float64, but weight is packed (", name_of(head.packed.packing),
-           "): it goes with float32, bfloat16 and float16");
+           "), which needs float32, bfloat16 or float16");
     }
   } else {
     if (!may_be_empty || head.vocab_size() != 0) {
@@ -107,7 +107,7 @@ void check_places(std::string_view name, core::MemberName batch_stride, core::Me
 
 void refuse_packed(std::string_view stride_name, const std::optional<int64_t>& stride) {
   if (!stride) return;
-  fail(stride_name, " = ", *stride, " is set but offsets is not empty: packed sequences follow one another");
+  fail(stride_name, " = ", *stride, " is set but offsets is not empty: packed sequences are contiguous");
 }
 
 core::BatchedRows places_of(const HiddenStates& hidden) {
@@ -119,7 +119,7 @@ void check_places(const HiddenStates& hidden) {
   check_places("hidden", "hidden.batch_stride", "hidden.stride", places_of(hidden));
 }
 
-// Returns the given offsets of the sequences, or those that follow from equal lengths.
+// Returns the given offsets of the sequences, or computes them from equal lengths.
 core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
@@ -132,7 +132,7 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
     if (hidden.sequences < 0) fail("sequences = ", hidden.sequences, " is negative");
     if (hidden.sequences == 0) fail("sequences = 0 must be positive: hidden has ", tokens, " rows");
     if (tokens % hidden.sequences != 0) {
-      fail("hidden has ", tokens, " rows, which is no multiple of its ", hidden.sequences, " sequences");
+      fail("hidden has ", tokens, " rows, which is not a multiple of its ", hidden.sequences, " sequences");
     }
     core::Array<int64_t> offsets(static_cast<size_t>(hidden.sequences + 1));
     for (int64_t s = 0; s <= hidden.sequences; ++s) {

@@ -25,7 +25,7 @@ struct StatesAndHead {
   int64_t sequences = 0;             // of equal length; 0: packed
   std::span<const int64_t> offsets;  // of packed sequences, in the caller's memory
   core::BatchedRows hidden_places;
-  HeadMatrices head;  // the vocabulary entries that are here; its bias has one number per entry
+  HeadMatrices head;  // this rank's vocabulary entries; its bias has one number per entry
   int64_t hidden_size = 0;
   ConstVector given_bias;                                          // in the caller's memory
   std::shared_ptr<const core::Array<std::byte>> chosen_bias = {};  // the entries LmHead::vocab_ids of it

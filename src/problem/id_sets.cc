@@ -23,8 +23,8 @@ void check_offsets(const IdSets& sets, int64_t entries, const Shape& shape, std:
   core::check_aligned(std::string(name) + ".offsets", offsets);
   if (!sets.counts.empty()) fail(name, ".offsets and ", name, ".counts are both set: counts are for ids of [N, K]");
   if (static_cast<int64_t>(offsets.size()) != shape.tokens + 1) {
-    fail(name, ".offsets ", core::HasEntries(offsets.size()), " but must have ", shape.tokens + 1, ": one more than ",
-         shape.rows_name, " has rows");
+    fail(name, ".offsets ", core::HasEntries(offsets.size()), " but must have ", shape.tokens + 1,
+         ": one more than the rows of ", shape.rows_name);
   }
   if (offsets.front() != 0) fail(name, ".offsets[0] = ", offsets.front(), " must be 0");
   for (size_t row = 1; row < offsets.size(); ++row) {
@@ -42,7 +42,7 @@ void check_offsets(const IdSets& sets, int64_t entries, const Shape& shape, std:
 // Returns K of [N, K].
 int64_t check_counts(const IdSets& sets, const Shape& shape, std::string_view name) {
   const ConstTensor& ids = sets.ids;
-  // The shape must say how many entries a row has; any size alone would be accepted.
+  // The number of entries per row comes from the shape; any size alone would be accepted.
   if (ids.count() > 0 && (ids.axes != 2 || ids.sizes[0] != shape.tokens)) {
     fail(name, ".ids has ", ids.axes == 2 ? ids.sizes[0] : ids.count(), ids.axes == 2 ? " rows" : " entries", " but ",
          shape.rows_name, " has ", shape.tokens, " rows: without ", name, ".offsets it is [N, K]");
@@ -101,7 +101,7 @@ SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8
   } else {
     each = check_counts(sets, shape, name);
   }
-  // Returns the entries of a row, none if it takes no part.
+  // Returns the entries of a row; empty if it is ignored.
   const auto entries_of = [&](int64_t row) -> RowEntries {
     const auto r = static_cast<size_t>(row);
     if (!mask.empty() && mask[r] == 0) return {};

@@ -20,8 +20,8 @@ struct SetPicks {
   core::Array<int64_t> entries;
 };
 
-/// Returns the picks of rows of this shape. Rows whose mask is 0 take no part and are not read; without a
-/// mask all rows take part. Throws InvalidInput for sets in the wrong form, and for the first id outside the
+/// Returns the picks of rows of this shape. Rows whose mask is 0 are ignored and not read; without a
+/// mask all rows are active. Throws InvalidInput for sets in the wrong form, and for the first id outside the
 /// vocabulary, with its row and entry. Messages call the sets `name`.
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {},
                    std::string_view name = "sets");

@@ -84,7 +84,7 @@ void check_teacher_logits(const TeacherMatrices& teacher, const Shape& shape, bo
 
 void add_teacher(const TeacherMatrices& teacher, LogitsTensors& tensors) {
   if (!teacher.has_logits()) {
-    fail("teacher has no logits: beside a student of finished logits, a teacher's are finished too");
+    fail("teacher has no logits: if the student's logits are finished, the teacher's must be too");
   }
   check_teacher_logits(teacher, tensors.shape, false);
   tensors.operands.teacher_logits = teacher.logits;

@@ -15,7 +15,7 @@
 
 namespace logitless::problem {
 
-/// The logits of a call, and those of a teacher.
+/// The logits of a call and of its teacher.
 struct LogitsOperands {
   FinishedLogits logits;
   std::span<const int64_t> offsets;  // of packed sequences, as the caller has them

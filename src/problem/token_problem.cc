@@ -42,7 +42,7 @@ void check_token_options(const TokenProblem& problem) {
   }
 }
 
-// Only the temperatures of rows that take part are checked: padding may hold anything.
+// Only the temperatures of active rows are checked: padding may hold anything.
 void check_temperatures(const TokenProblem& problem, std::span<const double> temperatures) {
   if (temperatures.empty()) return;
   for (const int64_t row : problem.active()) {
@@ -183,7 +183,7 @@ TokenProblem resolve(const Shape& shape, Task task) {
 void check_sum_type(std::string_view name, DType dtype, DType beside, std::string_view beside_name) {
   if ((dtype == DType::kFloat64) != (beside == DType::kFloat64)) {
     core::fail(name, " is ", name_of(dtype), " but ", beside_name, " is ", name_of(beside),
-               ": float64 mixes with no other type");
+               ": float64 cannot be mixed with other types");
   }
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The rows of a call, for either kind of logits: which rows take part, which token ids they predict, and how
+// The rows of a call, for either kind of logits: which rows are active, which token ids they predict, and how
 // a logit becomes a log-probability.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace logitless::problem {
 
-/// The token id of a row that takes no part; no vocabulary contains it.
+/// The token id of an ignored row; no vocabulary contains it.
 inline constexpr int64_t kNoTarget = std::numeric_limits<int64_t>::min();
 
-/// The rows that take part in a call, and their picks: the token ids whose log-probabilities are computed. A
+/// The active rows in a call, and their picks: the token ids whose log-probabilities are computed. A
 /// target is its row's only pick.
 struct RowPicks {
   core::Array<int64_t> rows;  // increasing
@@ -69,7 +69,7 @@ struct DivergenceTask {
   Temperatures student;
   Temperatures teacher;
   std::string_view teacher_name = "teacher_temperature";  // of a scalar, in messages
-  // The student's temperatures are those of TokenOptions, so the statistics of the first walk serve both.
+  // `student` equals the temperatures of TokenOptions, so one softmax serves logp and divergence.
   bool shares_softmax = true;
   bool entropy = false;  // of both models
   bool argmax = false;   // of the teacher
@@ -96,29 +96,29 @@ struct Tensors {
   core::Array<int64_t> sequence_offsets = {};  // [B + 1]
 };
 
-/// The task of a call: which rows take part and what they predict, how a logit becomes a log-probability, and
-/// which statistics are needed.
+/// The task of a call: which rows are active and what they predict, how a logit becomes a log-probability,
+/// and which statistics are needed.
 struct Task {
   TokenOptions options;
   StatsRequest request;  // its cross_weights are not used: `cross` has them
   RowPicks picks;
   Cross cross = {};
-  /// The probabilities of a row sum to 1 over the distinct ids of its picks. There is no pass over the
-  /// vocabulary, and no statistic except logp and lse.
+  /// The probabilities of a row sum to 1 over the distinct ids of its picks. Only logp and lse
+  /// are computed, without a pass over the vocabulary.
   bool over_picks = false;
   std::optional<DivergenceTask> divergence = {};
 };
 
 struct TokenProblem : Shape, Task {
-  /// Returns the rows that take part, increasing.
+  /// Returns the active rows, increasing.
   const core::Array<int64_t>& active() const { return picks.rows; }
-  /// Returns the token id that `row`, which takes part, predicts: its first pick, or nothing without picks.
+  /// Returns the token id that `row`, which is active, predicts: its first pick, or nothing without picks.
   std::optional<int64_t> target(int64_t row) const {
     if (pick_begin(row) == pick_end(row)) return {};
     return picks.ids[static_cast<size_t>(pick_begin(row))];
   }
   bool takes_part(int64_t row) const;
-  /// A row that takes part has the picks [pick_begin(row), pick_end(row)), whose token ids are picks.ids.
+  /// An active row has the picks [pick_begin(row), pick_end(row)), whose token ids are picks.ids.
   int64_t pick_begin(int64_t row) const {
     return picks.offsets.empty() ? row : picks.offsets[static_cast<size_t>(row)];
   }
@@ -186,7 +186,7 @@ void check_empty_sequences(core::MemberName name, int64_t sequences);
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem);
 /// The same for a column of picks.
 void check_pick_entries(std::string_view name, size_t entries, const TokenProblem& problem);
-/// Throws InvalidInput unless the entry of every row that takes part is finite.
+/// Throws InvalidInput unless the entry of every active row is finite.
 void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem);
 
 /// Returns the memory that a call reads apart from its tensors and targets.

@@ -57,7 +57,7 @@ int64_t exchanges_of(const Group& group, const Matrix& out) {
 
 void check_sums(const GradientMatrices& outputs, const Shared& shared) {
   if (!shared.weight_ranks || !outputs.weight_sink) return;
-  core::fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
+  core::fail("weight_sink and ranks.sum_d_weight are both set: a sink receives only this rank's part");
 }
 
 BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,

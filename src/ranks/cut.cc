@@ -34,13 +34,14 @@ HeadTypes head_types(const Heads& heads, const GradientMatrices& outputs) {
 
 Cut cut_of_slice(Group& group, const Ranks& ranks, const HeadTypes& types) {
   if (ranks.vocab || ranks.data || !ranks.slices.empty()) {
-    core::fail("ranks.slice is set beside other ranks or slices: it meets nobody");
+    core::fail(
+        "ranks.slice is set together with ranks.vocab, ranks.data or ranks.slices: its caller does the exchange");
   }
   const VocabSlice& slice = *ranks.slice;
   if (types.entries == 0) core::fail("weight has no vocabulary entries");
   if (slice.first < 0 || slice.vocab_size < types.entries || slice.first > slice.vocab_size - types.entries) {
     core::fail("ranks.slice begins at ", slice.first, " and weight has ", types.entries,
-               " vocabulary entries: this is no part of a vocabulary of ", slice.vocab_size);
+               " vocabulary entries, which is not within a vocabulary of ", slice.vocab_size);
   }
   Cut cut;
   cut.group = &group;
@@ -61,7 +62,7 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
   for (size_t s = 0; s < mine.size(); ++s) {
     if (mine[s] < 0) core::fail("ranks.slices[", s, "] = ", mine[s], " must not be negative");
     if (__builtin_add_overflow(sum, mine[s], &sum)) {
-      core::fail("ranks.slices[", s, "] = ", mine[s], " makes a sum that does not fit 64 bits, but weight has ",
+      core::fail("ranks.slices[", s, "] = ", mine[s], " makes the sum of the slices overflow, but weight has ",
                  types.entries, " vocabulary entries");
     }
   }

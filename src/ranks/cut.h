@@ -11,7 +11,7 @@
 
 namespace logitless::ranks {
 
-/// The heads of a call. `teacher` is null if there is no teacher with a head.
+/// The heads of a call. `teacher` is null without a teacher, or if it has finished logits.
 struct Heads {
   const HeadMatrices& head;
   const HeadMatrices* teacher = nullptr;
@@ -26,7 +26,7 @@ struct HeadTypes {
   };
   Of head, teacher;
   int64_t d_weight = -1, weight_sink = -1, d_bias = -1, d_lora_b = -1;
-  int64_t wants_gradients = 0;  // 1: some gradient is requested, including that of hidden states
+  int64_t wants_gradients = 0;  // 1: some gradient is requested, of the head or of hidden states
 };
 
 /// How a vocabulary is divided into slices, and which rank holds which slices.

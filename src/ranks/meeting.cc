@@ -68,7 +68,7 @@ const char* what_of(const std::exception_ptr& error) noexcept {
   } catch (const std::exception& exception) {
     return exception.what();  // valid as long as `error`
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception of an unknown type";
   }
 }
 
@@ -86,7 +86,7 @@ Group::Group(std::string_view name, Communicator* communicator, Group* before)
 }
 
 void Group::announce(int64_t step, size_t bytes) {
-  if (left_) throw RankError("ranks." + std::string(name_) + ": the other ranks have been left");
+  if (left_) throw RankError("ranks." + std::string(name_) + ": the other ranks can no longer be reached");
   if (before_) before_->agree();
   const Said mine = {step, static_cast<int64_t>(bytes), static_cast<int64_t>(digests_.digest())};
   carry([&](Communicator& c) { c.all_gather(mine.data(), said_.data(), sizeof mine); });
@@ -125,8 +125,7 @@ void Group::explain() {
   core::Array<uint64_t> mine(most), all(most * ranks);
   for (size_t i = 0; i < count; ++i) mine[i] = fields[i].digest;
   communicator_->all_gather(mine.data(), all.data(), most * sizeof(uint64_t));
-  // Find the first field in which some rank differs from rank 0. A rank with fewer fields has zeros after
-  // them.
+  // Find the first field in which some rank differs from rank 0. Missing fields of a rank are zeros.
   size_t field = most, other = 0;
   for (size_t r = 1; r < ranks; ++r) {
     size_t first = 0;
@@ -146,9 +145,10 @@ void Group::explain() {
   const auto value = [&](size_t rank) { return std::string(texts[rank].value); };
   const std::string there = "rank " + std::to_string(other);
   if (name(0) != name(other)) {
-    const auto given = [&](size_t rank) { return name(rank).empty() ? "no more" : name(rank) + " = " + value(rank); };
-    throw RankError(another_call(name_) + "rank 0 is given " + given(0) + " where " + there + " is given " +
-                    given(other));
+    const auto given = [&](size_t rank) {
+      return name(rank).empty() ? "nothing more" : name(rank) + " = " + value(rank);
+    };
+    throw RankError(another_call(name_) + "rank 0 has " + given(0) + " where " + there + " has " + given(other));
   }
   throw RankError(name(0) + " must be the same on all ranks of ranks." + std::string(name_) + ": " +
                   (value(0) == value(other) ? "the values of rank 0 and " + there + " differ"

@@ -53,8 +53,8 @@ class Group {
   }
   /// Waits for all ranks. Throws RankError if one has failed.
   void agree();
-  /// Returns the maximum of `mine` over the ranks of `before`, or `mine` if there is no `before`. Every
-  /// exchange here synchronises the ranks of `before`, so a rank with fewer exchanges than this maximum calls
+  /// Returns the maximum of `mine` over the ranks of `before`, or `mine` if `before` is null. Every exchange
+  /// here synchronises the ranks of `before`, so a rank with fewer exchanges than this maximum must call
   /// sit_out() for each missing one.
   int64_t most_before(int64_t mine);
   void sit_out();

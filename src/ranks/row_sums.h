@@ -23,8 +23,8 @@ struct SumWire {
 };
 
 /// Returns how many rows of one message each rank sums. A rank sends about 1 MiB per rank, at least 2 MiB and
-/// at most 8 MiB in total, so that few ranks on one machine find in their caches what they have just
-/// received.
+/// at most 8 MiB in total, so that with few ranks on one machine received data is still in the cache
+/// when it is read.
 inline int64_t rows_of_message(int64_t ranks, int64_t most_parts, int64_t rows, int64_t row_bytes) {
   constexpr int64_t kMiB = 1 << 20;
   const int64_t bytes = std::clamp<int64_t>(ranks, 2, 8) * kMiB;

@@ -17,8 +17,8 @@
 
 namespace logitless::ranks {
 
-/// Each slice has its own sums [rows, cols] of an output, in float32 or float64. This class holds them and
-/// adds up those of all slices, in slice order.
+/// Each slice has its own sums [rows, cols] of an output, in float32 or float64. This class holds the
+/// sums of this rank's slices, and adds up all slices, in slice order.
 class SliceSums {
  public:
   /// `out` has no data if it is not requested. All arguments must outlive this.

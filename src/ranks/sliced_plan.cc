@@ -71,7 +71,7 @@ struct Planned {
 
 std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(static_cast<DType>(type)); }
 
-// States the plan and the outputs, and throws RankError if they differ between ranks.
+// Compares the plan and the outputs of all ranks, and throws RankError if they differ.
 void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem,
               const planning::Computation& computation, const GradientMatrices& outputs) {
   if (!cut.group->is_shared()) return;
@@ -81,11 +81,11 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
   const bool sums = wants_d_hidden && !cut.own_d_hidden;
   Digests& digests = cut.group->digests();
   const auto is = [&](const char* name, std::string value) { digests.add(name, std::move(value)); };
-  const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
+  const auto wanted = [](bool value) { return std::string(value ? "requested" : "not requested"); };
   const auto head_is = [&](const char* name, const char* layout, const char* bias, const char* lora,
                            const HeadTypes::Of& of) {
     is(name, (of.packing < 0 ? name_of_type(of.weight) : name_of(static_cast<Packing>(of.packing))) +
-                 (of.ids < 0 ? "" : ", of which ids are chosen"));
+                 (of.ids < 0 ? "" : " with vocab_ids"));
     is(layout, name_of(static_cast<HeadLayout>(of.layout)));
     is(bias, name_of_type(of.bias));
     if (of.lora_b < 0) return is(lora, "none");
@@ -105,7 +105,7 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
   is(problem.head.lora.has_states() ? "d_lora_states" : "d_lora_a",
      sums_lora ? name_of(d_lora.dtype) : wanted(wants_lora));
   is("d_lora_mode", sums_lora && outputs.d_lora_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
-  is("the forward half", wanted(computation.forward));
+  is("a forward pass", wanted(computation.forward));
   is("a gradient", wanted(computation.backward));
   is("d_hidden", sums ? name_of_type(static_cast<int64_t>(outputs.d_hidden.dtype)) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");

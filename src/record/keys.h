@@ -53,7 +53,7 @@ class Keys {
   /// Adds a member of a type supported by types.h.
   template <class T>
   void add(std::string name, T& member, const T& by_default, const Field& field = Field(""));
-  /// Adds all members of a structure with a list, including those of nested structures. `meaning` describes
+  /// Adds all members of a structure with a list, nested structures included. `meaning` describes
   /// members without a sentence of their own.
   template <class Structure>
   void add_all(Structure& structure, const Structure& by_default, const std::string& prefix = "",
@@ -65,7 +65,7 @@ class Keys {
   bool has(std::string_view name) const;
   /// Returns a flag that is true while the key is set. The reference is valid until another key is added.
   const bool& is_set(std::string_view name) { return find(name).is_set; }
-  /// Tells whether the key takes a tensor with an entry for each token.
+  /// Returns whether the key takes a per-token tensor.
   bool is_of_tokens(std::string_view name) {
     return std::string_view(find(name).role.shape).find("[N]") != std::string_view::npos;
   }

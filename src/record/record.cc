@@ -15,7 +15,7 @@ using core::fail;
 class Record::Busy {
  public:
   explicit Busy(Record& record) : record_(record) {
-    if (record.busy_) fail(record.keys_.owner(), " is running: its callback can read results, and nothing else");
+    if (record.busy_) fail(record.keys_.owner(), " is running: its callback may only read results");
     record.busy_ = true;
   }
   ~Busy() { record_.busy_ = false; }
@@ -48,10 +48,10 @@ void Record::add_common(std::span<const char* const> needs) {
 void Record::add_slices() {
   static const VocabSlice kSlice;
   static const std::span<const uint8_t> kNone;
-  keys_.add("slice_first", slice_.first, kSlice.first, Field("", "the first vocabulary entry of this slice"));
-  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of all slices together"));
+  keys_.add("slice_first", slice_.first, kSlice.first, Field("", "number of vocabulary entries before this slice"));
+  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of the whole vocabulary"));
   keys_.add("gathered", gathered_, kNone,
-            Field("", "all slices", Role{"[ranks · N, bytes]", only(DType::kUInt8), 1, 3}));
+            Field("", "the bytes of all slices", Role{"[ranks · N, bytes]", only(DType::kUInt8), 1, 3}));
 }
 
 void Record::set(std::string_view name, const Value& value) {
@@ -73,7 +73,7 @@ void Record::set_weight_sink(WeightGradientSink sink) {
 }
 void Record::set_loss(Evaluate evaluate) {
   const Busy busy(*this);
-  if (!takes_loss()) fail(keys_.owner(), " has a loss of its own: custom_loss takes one");
+  if (!takes_loss()) fail(keys_.owner(), " has its own loss: only custom_loss takes a callback");
   evaluate_ = std::move(evaluate);
 }
 
@@ -104,7 +104,7 @@ void Record::check_needs() const {
   for (const Need& need : needs_) {
     if (!*need.one && !*need.other) missing(need.name + (need.or_name.empty() ? "" : " or " + need.or_name));
   }
-  // Spans have forgotten their axes.
+  // The task's spans do not store axes.
   for (const auto& [name, sizes] : batches_) core::check_batch(std::string_view(name), sizes, model_);
 }
 
@@ -118,7 +118,7 @@ std::string Record::need_of(std::string_view name) const {
   return "";
 }
 
-// A verb that fails leaves no results of an earlier verb.
+// Clears the results, so that none are left if the verb fails.
 void Record::forget() {
   left_ = Left::kNothing;
   plan_ = nullptr;
@@ -146,7 +146,7 @@ void Record::forward() {
 
 void Record::backward() {
   const Busy busy(*this);
-  if (left_ != Left::kForward) fail(keys_.owner(), ": backward needs what forward has left, and it has not run");
+  if (left_ != Left::kForward) fail(keys_.owner(), ": backward needs the results of forward, which has not run");
   check_needs();
   take_loss();
   planned_ = do_backward(context(), model_, wanted_);
@@ -164,7 +164,7 @@ void Record::plan() {
 void Record::slice() {
   const Busy busy(*this);
   check_needs();
-  if (model_.is_given()) fail("logits is set: finished logits are not split");
+  if (model_.is_given()) fail("logits is set: the vocabulary of finished logits cannot be cut");
   folded_ = do_slice(context(), model_);
   folded_rows_ = model_.hidden.rows();
 }
@@ -198,12 +198,12 @@ Value Record::get(std::string_view name) {
     if (std::ranges::find(names, name) == names.end()) {
       fail(keys_.owner(), " has no result '", name.substr(0, 100), "'", near_names(name, names));
     }
-    fail(name, " was not computed: ", any ? "no verb that makes it has run" : "nothing has run");
+    fail(name, " was not computed: ", any ? "no verb that computes it has run" : "nothing has run");
   }
   if (auto* tensor = std::get_if<Tensor>(&*found)) {
     const int64_t rows = name == "slice" ? *folded_rows_ : tokens;
     const int64_t count = tensor->count();
-    if (count == 0 && rows > 0 && name != "logps") fail(name, " was not computed: no option has asked for it");
+    if (count == 0 && rows > 0 && name != "logps") fail(name, " was not computed: no option requested it");
     if ((name.starts_with("top_") || name == "slice") && rows > 0) {
       tensor->axes = 2;
       tensor->sizes = {rows, count / rows, 0};

@@ -100,7 +100,8 @@ class Record {
   void forget();
 
   std::vector<Need> needs_;
-  std::vector<std::pair<std::string, std::array<int64_t, 2>>> batches_;  ///< keys of tokens set to [B, T]
+  std::vector<std::pair<std::string, std::array<int64_t, 2>>>
+      batches_;  ///< per-token keys that are set to [B, T], and these sizes
   Context given_, used_;
   std::unique_ptr<Workspace> workspace_;
   bool keep_workspace_ = false;

@@ -119,7 +119,7 @@ class RecordOf final : public Record {
     if constexpr (SlicedTask<T>) {
       return fold_slice(context, from, task_);
     } else {
-      core::fail(T::kName, " has no slice: cross_entropy and token_stats have one");
+      core::fail(T::kName, " does not support slices: only cross_entropy and token_stats do");
     }
   }
   const Plan& plan_of_result() const override { return left_.result.plan; }

@@ -34,7 +34,7 @@ Value value_of(const std::vector<T>& column) {
   return tensor_of(column);
 }
 
-/// Visits the fields of a structure, including those of nested structures: visit(name, value, field).
+/// Visits the fields of a structure and of its nested structures: visit(name, value, field).
 template <class Structure, class Visit>
 void visit_values(const Structure& from, const std::string& prefix, const Visit& visit) {
   const auto visit_member = [&]<class T>(const Field& field, const T& member) {

@@ -203,7 +203,7 @@ template <class Structure>
 void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix, const char* meaning) {
   const auto add_member = [&]<class T>(const Field& field, T& member, const T& of_default) {
     if constexpr (std::is_same_v<T, Workspace*>) {
-      return;  // Calls have their own.
+      return;  // Records create their own (keep_workspace).
     } else if constexpr (kIsFlat<T>) {
       add_all(member, of_default, prefix);
     } else if constexpr (requires {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A LoRA is a second product that is added to the head's: logits += U bᵀ with states U = scale · x aᵀ [N, r].
+// A LoRA adds a second product to the logits: logits += U bᵀ with states U = scale · x aᵀ [N, r].
 // The states are given, or computed once before the first tile.
 #pragma once
 

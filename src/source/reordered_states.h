@@ -53,7 +53,7 @@ class ReorderedStates {
     });
   }
 
-  /// Returns the rows of block b of the last reorder(), or null if it has none.
+  /// Returns the rows of block b of the last reorder(), or null if they were not reordered.
   const std::byte* of(int64_t b) const { return blocks_.empty() ? nullptr : blocks_[static_cast<size_t>(b)]; }
 
  private:

@@ -103,7 +103,8 @@ TEST(CMessages, NameTheMistake) {
       {"cross_entropy", [](Small& s) { return s.set("weight", s.ids.data(), LOGITLESS_INT64, 2, 3, 2); },
        "weight must be a tensor of floats [V, H], or of uint8 [V, bytes of a row] if packed, not int64 [3, 2]"},
       {"custom_loss", [](Small&) { return LOGITLESS_OK; }, "custom_loss needs a loss, which is not set"},
-      {"token_stats", [](Small&) { return LOGITLESS_OK; }, "gradients are wanted of token_stats, which has no loss"},
+      {"token_stats", [](Small&) { return LOGITLESS_OK; },
+       "gradients are requested from token_stats, which has no loss"},
       {"cross_entropy", [](Small& s) { return logitless_set_text(s.call, nullptr, "x"); }, "name is NULL"},
       {"cross_entropy", [](Small& s) { return logitless_set_text(s.call, "reduction", nullptr); }, "text is NULL"},
   };
@@ -146,7 +147,7 @@ TEST(CMessages, OfResultsAndHandles) {
   EXPECT_EQ(logitless_get_number(small.call, "loss", &number), LOGITLESS_INVALID_INPUT);
   expect_says("loss was not computed: nothing has run");
   EXPECT_EQ(logitless_backward(small.call), LOGITLESS_INVALID_INPUT);
-  expect_says("backward needs what forward has left");
+  expect_says("backward needs the results of forward");
   EXPECT_EQ(logitless_plan(small.call), LOGITLESS_OK);
   EXPECT_EQ(logitless_get_number(small.call, "loss", &number), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_get_integer(small.call, "plan.workspace_bytes", &integer), LOGITLESS_OK);
@@ -155,7 +156,7 @@ TEST(CMessages, OfResultsAndHandles) {
   EXPECT_EQ(logitless_get_number(small.call, "los", &number), LOGITLESS_INVALID_INPUT);
   expect_says("cross_entropy has no result 'los'; did you mean loss");
   EXPECT_EQ(logitless_get_tensor(small.call, "loss", &tensor), LOGITLESS_INVALID_INPUT);
-  expect_says("loss is no tensor");
+  expect_says("loss is not a tensor");
   EXPECT_EQ(logitless_get_number(small.call, "per_token_loss", &number), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_get_integer(small.call, "loss", &integer), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_get_tensor(small.call, "per_token_argmax", &tensor), LOGITLESS_INVALID_INPUT);

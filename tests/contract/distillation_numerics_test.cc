@@ -286,14 +286,13 @@ TEST(DistillationNumerics, WhatIsWrongWithLogitsIsSaid) {
   refused(narrow, "teacher.logits has 30 vocabulary entries but weight has 37");
   Teacher both(HiddenStates(of_teacher), head);
   both.logits = teacher;
-  refused(both, "teacher: logits are given, and hidden states or a head beside them");
+  refused(both, "teacher: logits are given together with hidden states or a head");
   Teacher capped(teacher);
   capped.head.softcap = 30;  // It would have no effect.
-  refused(capped, "teacher: logits are given, and hidden states or a head beside them");
-  expect_invalid_input({"teacher has no logits: beside a student of finished logits, a teacher's are finished too"},
-                       [&] {
-                         distillation_loss(Context(), student, {HiddenStates(of_teacher), head}, {});
-                       });
+  refused(capped, "teacher: logits are given together with hidden states or a head");
+  expect_invalid_input({"teacher has no logits: if the student's logits are finished, the teacher's must be too"}, [&] {
+    distillation_loss(Context(), student, {HiddenStates(of_teacher), head}, {});
+  });
   const Matrix own = call.teacher.output();
   expect_invalid_input({"d_logits", "teacher.logits"}, [&] {
     distillation_loss(Context(), student, teacher, {}, {}, LogitsGradient(own.data, own.dtype, 1, kRows, kVocab));

@@ -222,7 +222,7 @@ TEST(EmptyBatch, OfNoSequencesIsLegal) {
   const HiddenStates none(ConstMatrix(small.hidden.data(), 0, 4), 0);
   const CrossEntropyResult result = cross_entropy(Context(), none, small.head(), Targets(small.targets.data(), 0));
   EXPECT_EQ(result.loss, 0);
-  EXPECT_EQ(result.plan.describe(), "forward_only: no row takes part");
+  EXPECT_EQ(result.plan.describe(), "forward_only: no active rows");
 }
 
 }  // namespace edge_cases_test

@@ -104,15 +104,15 @@ TEST(Heads, SaysWhatIsWrong) {
   refused("group = 2 must be 0 or a divisor of the 7 numbers of a row of weight",
           with([](LmHead& h) { h.packed.group = 2; }));
   refused("weight.row_bytes = 6 is less than a row, which takes 7", with([](LmHead& h) { h.packed.row_bytes = 6; }));
-  refused("group = 7 is no multiple of 2, the block of nf4", with([](LmHead& h) {
+  refused("group = 7 is not a multiple of 2, the block of nf4", with([](LmHead& h) {
             h.packed.packing = Packing::kNf4;
             h.packed.cols = 14;
             h.packed.group = 7;
           }));
   refused("weight.data is null", with([](LmHead& h) { h.packed.data = nullptr; }));
   const std::vector<int64_t> outside = {0, kVocab}, below = {-1};
-  refused("vocab_ids[1] = 101 is no entry of a vocabulary of 101", with([&](LmHead& h) { h.ids = outside; }));
-  refused("vocab_ids[0] = -1 is no entry", with([&](LmHead& h) { h.ids = below; }));
+  refused("vocab_ids[1] = 101 is outside [0, 101)", with([&](LmHead& h) { h.ids = outside; }));
+  refused("vocab_ids[0] = -1 is outside", with([&](LmHead& h) { h.ids = below; }));
   const std::vector<double> hidden(kTokens * kHidden, 0.5);
   expect_invalid_input({"hidden is float64, but weight is packed"}, [&] {
     cross_entropy(Context(), HiddenStates(hidden.data(), kBatch, kTime, kHidden), LmHead(good.packed), batch.targets());

@@ -162,7 +162,7 @@ TEST(Logits, GradientsOfTheirOwnCannotRunInOneSweep) {
   EXPECT_EQ(backward().kind, PlanKind::kTwoPass);
   out.assign(out.size(), 7.0f);
   options.plan = PlanKind::kOnePass;
-  expect_invalid_input({"plan = one_pass cannot run: gradients that come after the forward pass"}, [&] { backward(); });
+  expect_invalid_input({"plan = one_pass cannot run: backward() comes after the forward pass"}, [&] { backward(); });
   EXPECT_EQ(out, std::vector<float>(out.size(), 7.0f));
 }
 

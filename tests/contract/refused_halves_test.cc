@@ -89,7 +89,7 @@ TEST(RefusedHalves, OfSetsAndDivergences) {
   for (const NormaliseOver over : {NormaliseOver::kVocabulary, NormaliseOver::kSet}) {
     Halves<IdLogps> sets{small, {.sets = IdSets(ConstTensor(ids), offsets), .normalise_over = over}};
     sets.expect_refused({"upstream has 5 entries but the sets have 6"}, five);
-    sets.expect_refused({"upstream is no list"}, 1.0);
+    sets.expect_refused({"upstream must have one number"}, 1.0);
     sets.task.sets = IdSets(ConstTensor(more), other_offsets);
     sets.expect_refused({"forward.stats.logp", "7"}, seven);
   }
@@ -104,7 +104,7 @@ TEST(RefusedHalves, OfSetsAndDivergences) {
   ContextOptions slice;
   slice.ranks.slice = VocabSlice{};
   slice.ranks.slice->vocab_size = 5;
-  expect_invalid_input({"a divergence is wanted: it takes a second walk"},
+  expect_invalid_input({"a divergence is requested: it needs a second walk"},
                        [&] { run(Context(slice), small.logits(), task); });
 }
 
@@ -131,7 +131,7 @@ TEST(RefusedHalves, OfStatistics) {
   grads.entropy.assign(5, 1.0);
   expect_invalid_input({"entropy has 5 entries"},
                        [&] { backward(small.context, small.given(), task, left, grads, small.d_logits()); });
-  expect_invalid_input({"gradients are wanted of token_stats"},
+  expect_invalid_input({"gradients are requested from token_stats"},
                        [&] { run(small.context, small.given(), task, small.d_logits()); });
 }
 

@@ -51,7 +51,7 @@ TEST(RefusedOptions, OfAContext) {
       {"policy_loss", "context.workspace_bytes = 10", "workspace_bytes = 10 is too small"},
       {"id_logps", "context.workspace_bytes = 10; normalise_over = set", "workspace_bytes = 10 is too small"},
       {"id_logps", "context.slices = 2,3; normalise_over = set", "normalise_over = set cannot run: *ranks.slices"},
-      {"cross_entropy of logits", "context.slices = 2,3", "ranks.slices is set: *finished logits are not split"},
+      {"cross_entropy of logits", "context.slices = 2,3", "ranks.slices is set: *finished logits cannot be cut"},
       {"cross_entropy of logits", "backward_mode = sampled", "backward.mode = sampled: finished logits have no head"},
       {"cross_entropy", "backward_mode = sampled; lora_a = @2x4 float32; lora_b = @5x2 float32",
        "backward.mode = sampled cannot run: the head has a LoRA, and the noise of its gradients is not estimated: "
@@ -192,9 +192,9 @@ TEST(RefusedOptions, WithoutAMeaningForAPreferenceLoss) {
       expect_change({"preference_loss", good + "; " + option, losses.contains(loss) ? "" : words});
     }
     // A reference that is missing, or that no loss uses.
-    expect_change({"preference_loss", base + (needs ? without_reference : ""),
-                   needs ? "reference is not given but " + loss + " compares with it"
-                         : "reference is given but no loss uses it"});
+    expect_change(
+        {"preference_loss", base + (needs ? without_reference : ""),
+         needs ? "reference is not given but " + loss + " needs it" : "reference is given but no loss uses it"});
     if (needs) continue;
     expect_change({"preference_loss of models", base, "reference is given but no loss uses it"});
   }
@@ -223,7 +223,7 @@ TEST(RefusedOptions, OfAPreferenceLoss) {
       one("loss_type = sigmoid,exo_pair", "label_smoothing = 0 must be above 0 for exo_pair"),
       one("loss_type = sigmoid,exo_pair; loss_weights = 1,0", "label_smoothing = 0 must be above 0 for exo_pair"),
       one("loss_type = sft,sigmoid; loss_weights = 1,0; ref_logps = ; ref_logps_per = by_size",
-          "reference is not given but sigmoid compares with it: log-probabilities of 0 make it reference-free"),
+          "reference is not given but sigmoid needs it: ref_logps of 0 make the loss reference-free"),
       one("loss_type = sigmoid,aot; use_weighting = 1", "use_weighting has no meaning for aot"),
   });
 }

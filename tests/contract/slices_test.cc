@@ -194,21 +194,21 @@ TEST(Slices, AreRefusedWhereTheyFitNothing) {
   EXPECT_EQ(refused([](ContextOptions&) {}),
             "ranks.slice.gathered is empty: a call needs the statistics of all slices");
   EXPECT_EQ(refused([&](ContextOptions& o) { o.ranks.slice->gathered = odd; }),
-            "ranks.slice.gathered has 340 bytes, which is no multiple of the 320 of a slice");
-  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->first = 62; }).find("this is no part of"),
+            "ranks.slice.gathered has 340 bytes, which is not a multiple of the 320 of a slice");
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->first = 62; }).find("which is not within"),
             std::string::npos);
-  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->first = -1; }).find("this is no part of"),
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->first = -1; }).find("which is not within"),
             std::string::npos);
-  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->vocab_size = 39; }).find("this is no part of"),
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slice->vocab_size = 39; }).find("which is not within"),
             std::string::npos);
-  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slices = {40}; }).find("beside other ranks"), std::string::npos);
-  EXPECT_NE(refused([](ContextOptions&) {}, {.rank = true}).find("rank is wanted"), std::string::npos);
+  EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slices = {40}; }).find("set together with"), std::string::npos);
+  EXPECT_NE(refused([](ContextOptions&) {}, {.rank = true}).find("rank is requested"), std::string::npos);
   // What is gathered is of one model.
   const std::vector<std::byte> gathered(3 * 320);
   Reference model;
   model.hidden = source.states();
   model.head = source.head();
-  expect_invalid_input({"reference.hidden is given beside ranks.slice"}, [&] {
+  expect_invalid_input({"reference.hidden and ranks.slice are both set"}, [&] {
     kto_loss(Context(context_of(source, gathered)), source.states(), source.head(), batch.kto(model));
   });
   EXPECT_THROW(token_stats_slice(Context(), source.states(), source.head(), batch.targets()), InvalidInput);

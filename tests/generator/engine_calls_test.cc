@@ -225,7 +225,7 @@ TEST(NamedEngineCalls, RefuseWhatIsOfAWholeBatch) {
     call.task = "policy_loss";
     call.options = {option};
     call.data_ranks = 2;
-    EXPECT_EQ(check(call).refusal.find(option.first + " = " + option.second + " is of a whole batch"), 0U)
+    EXPECT_EQ(check(call).refusal.find(option.first + " = " + option.second + " needs the whole batch"), 0U)
         << check(call).refusal;
   }
 }

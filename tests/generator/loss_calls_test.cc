@@ -125,7 +125,7 @@ TEST(NamedLossCalls, CoupledRowsOfFinishedLogitsTakeTwoSweeps) {
 TEST(NamedLossCalls, KeptSetsKnowNoEntropyAndNoSlices) {
   DrawnCall call = call_of("policy_loss", {{"entropy_bonus", "0.1"}});
   call.kept = true;
-  EXPECT_NE(check(call).refusal.find("kept is given, and no entropy is known over it"), std::string::npos);
+  EXPECT_NE(check(call).refusal.find("kept is given, which does not support entropies"), std::string::npos);
   call.options.clear();
   expect_right(call);
   call.slices = 2;

@@ -78,7 +78,7 @@ refuses 3 2 "--set parallel.data = 3: the batch has 2 sequences" \
   compare "$tiny" --set parallel.data=3 --set shift=true
 refuses 2 2 "workspace_bytes = 1024 is too small" \
   compare "$tiny" --set parallel.vocab=2 --set kernel.workspace=1KiB
-refuses 2 2 "top_entropy_quantile = 0.5 is of a whole batch, and ranks.data splits it" \
+refuses 2 2 "top_entropy_quantile = 0.5 needs the whole batch, which ranks.data splits" \
   compare "$configs/tiny-policy_loss.yaml" --set parallel.data=2 --set policy_loss.top_entropy_quantile=0.5
 refuses 2 2 "--json $out/nowhere/report: cannot be written" \
   compare "$tiny" --set parallel.vocab=2 --json "$out/nowhere/report"

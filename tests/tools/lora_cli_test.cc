@@ -103,7 +103,7 @@ TEST_F(LoraCliTest, BadSettingsSayWhatIsWrong) {
   refused({"model.lora.rank=100000000000"}, "choose a smaller shape");
   refused({"gradients.d_lora_a=true"}, "--set gradients.d_lora_a needs a LoRA");
   // What the library refuses.
-  refused({"model.lora.rank=3", "model.lora.dtype=float64"}, "float64 mixes with no other type");
+  refused({"model.lora.rank=3", "model.lora.dtype=float64"}, "float64 cannot be mixed with other types");
   refused({"model.lora.rank=3", "backward.mode=sampled"},
           "backward.mode = sampled cannot run: the head has a LoRA, and the noise of its gradients is not estimated: "
           "give backward.theta");
