@@ -20,23 +20,23 @@ class _SpeaksDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 ArrayLike: TypeAlias = Union[_SpeaksDLPack, Buffer]
-"""An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
-It is on the CPU, and the elements of a row are contiguous. Lists are refused.
+"""An array argument: a NumPy, PyTorch or JAX array, or any object that supports DLPack or the buffer
+protocol. It must be on the CPU with contiguous rows. Lists are not accepted.
 
 help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
 
-    floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
-    numbers: float32, bfloat16, float16 or float64, whatever the others are.
+    floats: float32, bfloat16 or float16; or float64, if all floats of the call are float64. Never copied.
+    numbers: float32, bfloat16, float16 or float64, independent of the other arrays.
     ids: integers of any type.
     flags: bools, or integers, float32 or float64 that are 0 or 1.
-    float32, float64: that type.
-    output: the type of the argument whose gradient it receives, or float32. It is written.
+    float32, float64: exactly this type.
+    output: an array to write, of the type of the argument whose gradient it receives, or float32.
 
-Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
-token, E ids of all tokens, r the rank of a LoRA, G groups of a row that share a scale."""
+Axes: N tokens, B sequences, T tokens per sequence, H columns of hidden states, V vocabulary entries, K
+ids per token, E ids of all tokens, r the rank of a LoRA, G groups per row, each with its own scale."""
 WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]
-"""The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
-of either."""
+"""The weight of a head: an ArrayLike [V, H], a PackedWeight (logitless.packed), or a LoraWeight
+(logitless.lora) of either."""
 
 class Option(TypedDict, total=False):
     type: str
@@ -52,26 +52,28 @@ class Context(_core.Context):
     """How calls run: immutable, and usable from several threads at once.
 
     Args:
-        threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
-        workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
-        workspace: memory that calls use again, one call at a time; by default each call has its own.
+        threads: size of the OpenMP team; 0 follows OMP_NUM_THREADS.
+        workspace_bytes: upper bound of a call's workspace, 256 MiB by default.
+        workspace: memory that calls reuse, one call at a time; by default each call allocates its own.
         plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
-        row_block: rows of finished logits that a thread takes at once; 0: chosen.
-        gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
+        row_block: rows of finished logits that a thread processes at once; 0: chosen.
+        gemm_backend: library for matrix products: "auto" or one of this build, such as "openblas" or
+            "onednn".
         gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
         simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
         vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size,
-            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the second.
-        slices: sizes of the slices that this rank's vocabulary entries are cut into.
-        own_d_hidden: each of vocab_ranks gets its own part of the sum of d_hidden.
-        data_ranks: ranks that have parts of the batch; an object as vocab_ranks.
+            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the
+            second.
+        slices: sizes of the slices into which this rank's vocabulary entries are cut.
+        own_d_hidden: each rank of vocab_ranks gets its own part of the sum of d_hidden.
+        data_ranks: ranks that share the batch; an object like vocab_ranks.
         sum_d_weight: the gradients of the head are summed over data_ranks.
 
     Raises:
-        ValueError: an option is refused, or not available in this build or on this CPU.
-        TypeError: an option is unknown, or of another type.
+        ValueError: an option is invalid, or not available in this build or on this CPU.
+        TypeError: an option is unknown or has the wrong type.
 
     Example:
         >>> import logitless
@@ -108,13 +110,22 @@ def cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
+    """Cross-entropy of a head. Gradients are written to the arrays given as d_hidden=, d_weight= and d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
-    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
-    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
-    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
-    (tolerance=) computes gradients of the parts of the vocabulary that matter.
+    hidden is [N, H] or [B, T, H], weight is [V, H], and targets are integers with hidden's leading axes. For
+    a weight stored as [H, V], pass weight.T and d_weight.T. For finished logits, pass logits= and d_logits=
+    instead of hidden and weight. Here and in every other function, weight may be a PackedWeight
+    (logitless.packed), and so may the weight of a teacher or reference; vocab_ids= selects entries of the
+    head. backward="sampled" (with noise= or theta=, and seed=) or "certified" (with tolerance=) computes
+    gradients from the parts of the vocabulary that matter.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logits = softcap * np.tanh(logits / softcap) / temperature  # if softcap > 0
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        mask = targets != ignore_index
+        logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
+        loss = -logps[mask].mean()
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -141,7 +152,7 @@ def cross_entropy(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -167,8 +178,8 @@ def cross_entropy(
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -228,9 +239,19 @@ def policy_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """A policy loss (loss_type="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
-    teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
-    sampler kept: log-probabilities are then over these.
+    """Policy loss (loss_type="grpo", ...) of sampled tokens.
+
+    kept_ids are the token ids that the sampler kept (top-k, top-p): [E] with kept_offsets, or [N, K] with or
+    without kept_counts. Log-probabilities are then normalised over these ids.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        logps = np.take_along_axis(logps, chosen_ids[..., None], axis=-1)[..., 0]
+        ratio, A = np.exp(logps - old_logps.reshape(logps.shape)), advantages[:, None]
+        clipped = np.clip(ratio, 1 - epsilon_low, 1 + epsilon_high)
+        per_token = -np.minimum(ratio * A, clipped * A)  # loss_type="grpo"
+        loss = ((per_token * mask).sum(-1) / mask.sum(-1)).mean()
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -268,7 +289,7 @@ def policy_loss(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         loss_type: the per-token loss, which also sets the default aggregation and trust region.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -330,8 +351,8 @@ def policy_loss(
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -378,10 +399,20 @@ def preference_loss(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """A loss of pairs, loss_type=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then
-    the rejected ones.
+    """Preference loss of pairs of sequences, such as DPO's: hidden holds the chosen sequences, then the
+    rejected ones.
 
-    The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
+    loss_type is a name, or a list of names with loss_weights. The reference is given by ref_logps (one per
+    sequence or per token), or by ref_hidden, ref_weight and ref_bias.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        mask = targets != ignore_index
+        logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
+        logps = (logps * mask).sum(-1)
+        chosen, rejected = np.split(logps - ref_logps, 2)
+        loss = np.logaddexp(0, -beta * (chosen - rejected)).mean()  # loss_type="sigmoid"
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -421,7 +452,7 @@ def preference_loss(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         loss_type: the losses to sum, at least one.
         loss_weights: one weight per loss type; empty: all 1.
         beta: the scale of log ratios.
@@ -454,14 +485,14 @@ def preference_loss(
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
         >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
         >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
-        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
+        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence and a rejected one
         >>> targets, ref_logps = np.arange(6).reshape(2, 3), np.array([-6.0, -7.0])
         >>> result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type=["ipo"])
         >>> round(result.loss, 3)
@@ -501,9 +532,21 @@ def kto_loss(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
-    1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
-    reward_targets for a2po, sequence_weights for all.
+    """Loss of single sequences, each labelled desirable or not: loss_type="kto", "apo_zero_unpaired", "bco"
+    or "a2po".
+
+    labels are bools, or 0 and 1 of any type; 1 is desirable. The reference is given as in preference_loss().
+    kl_logps and kl_ref_logps are for kto, reward_targets for a2po, sequence_weights for all.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        mask = targets != ignore_index
+        logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
+        logps = (logps * mask).sum(-1)
+        kl = max(0, (kl_logps - kl_ref_logps).mean())
+        z = (logps - ref_logps - kl) * (2 * labels - 1) * beta
+        loss = (1 - 1 / (1 + np.exp(-z))).mean()
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -548,7 +591,7 @@ def kto_loss(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         loss_type: the loss of each sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
@@ -574,8 +617,8 @@ def kto_loss(
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -612,10 +655,16 @@ def soft_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SoftCrossEntropyResult:
-    """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
-    hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
-    id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
-    [B, T]) leaves tokens out.
+    """Cross-entropy against a target distribution per token instead of a label.
+
+    The targets are probabilities=, [N, V] of float32 (float64 for float64 hidden states), or ids= with
+    weights=: both [N, K], with id_counts= [N] if rows have fewer than K entries, or [E] with id_offsets=
+    [N + 1]. Weights of equal ids add up. mask=, bools or 0 and 1, [N] or [B, T], leaves tokens out.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        loss = -(probabilities * logps).sum(-1)[mask].mean()
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -647,7 +696,7 @@ def soft_cross_entropy(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -668,8 +717,8 @@ def soft_cross_entropy(
         SoftCrossEntropyResult: see help(logitless.SoftCrossEntropyResult).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -712,13 +761,23 @@ def set_distillation_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SetDistillationResult:
-    """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
-    of each row are known: ids and teacher_logps are [N, K], with id_counts= [N] where rows have fewer, or [E] with
-    id_offsets= [N + 1]. outside= says what becomes of the rest: "tail" (teacher_outside_logps= [N] has the teacher's,
-    where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
-    "generalised".
+    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per row.
 
-    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
+    ids and teacher_logps are [N, K], with id_counts= [N] if rows have fewer, or [E] with id_offsets= [N + 1].
+    outside= selects how the remaining probability is treated: "tail", "truncated", "renormalised",
+    "teacher_renormalised" or "generalised". For "tail", teacher_outside_logps= [N] may give the teacher's
+    log-probability of the rest more accurately than teacher_logps does.
+
+    targets are optional. They exclude ignored rows, and are the labels of the cross-entropy that hard_weight=
+    adds.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        log_s, log_t = np.take_along_axis(logps, ids, axis=-1), teacher_logps
+        rest_s, rest_t = (np.log1p(-np.exp(x).sum(-1)) for x in (log_s, log_t))  # outside="tail"
+        kl = (np.exp(log_t) * (log_t - log_s)).sum(-1) + np.exp(rest_t) * (rest_t - rest_s)
+        loss = kl.mean()
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -750,7 +809,7 @@ def set_distillation_loss(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
         outside: how the probability outside a row's set is treated.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
@@ -780,8 +839,8 @@ def set_distillation_loss(
         SetDistillationResult: see help(logitless.SetDistillationResult).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -808,9 +867,16 @@ def id_logps(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> IdLogps:
-    """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
-    with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
-    which reads nothing else of the head.
+    """Log-probabilities at any token ids of each row.
+
+    ids are [N, K], with id_counts= [N] if rows have fewer, or [E] with id_offsets= [N + 1]. With
+    normalise_over="set", instead of "vocabulary", probabilities sum to 1 over the row's ids, and only these
+    rows of the head are read.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        logps = np.take_along_axis(logps, ids, axis=-1)
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -843,8 +909,8 @@ def id_logps(
         IdLogps: see help(logitless.IdLogps).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -877,14 +943,22 @@ def id_logps_backward(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`.
+    """The backward half of id_logps(). Writes gradients to the arrays given as d_hidden=, d_weight=, d_bias=
+    or d_logits=.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        d_logits = -np.exp(logps) * upstream.sum(-1, keepdims=True)
+        np.add.at(d_logits, (np.arange(len(ids))[:, None], ids), upstream)
+        d_hidden, d_weight, d_bias = d_logits @ weight, d_logits.T @ hidden, d_logits.sum(0)
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ids (ids [N, K], or [E] with offsets): token ids of each row.
-        forward: what id_logps() has returned for the same arguments.
-        upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
+        forward: the result of id_logps() for the same arguments.
+        upstream (float64 or float32 as ids): the gradient of the loss with respect to logps.
         context: how the call runs; by default a shared one.
         offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
@@ -907,7 +981,7 @@ def id_logps_backward(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         normalise_over: the set over which a row's probabilities sum to 1.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -922,11 +996,11 @@ def id_logps_backward(
         seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
-        Plan: what ran.
+        Plan: how the call ran.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -975,13 +1049,18 @@ def distillation_loss(
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
-    the hidden states and the head of each, over one vocabulary.
+    """Divergence of a student from a teacher over one vocabulary: loss_type="forward_kl", "reverse_kl",
+    "jsd", ...
 
-    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
-    [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
-    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
-    teacher has no gradient.
+    Each model is given by hidden states and a head. teacher_bias, teacher_softcap and teacher_round_logits_to
+    belong to the teacher's head. teacher_logits=, [N, V] or [B, T, V], replaces the teacher's states and
+    head; logits= may then replace the student's. targets are optional: they exclude ignored rows, and are the
+    labels of the cross-entropy that hard_weight= adds. The teacher has no gradient.
+
+    Equivalent to, with the other options at their defaults:
+        logits = [hidden @ weight.T + bias, teacher_hidden @ teacher_weight.T + teacher_bias]
+        log_s, log_t = (x - np.logaddexp.reduce(x, axis=-1, keepdims=True) for x in logits)
+        loss = (np.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type="forward_kl"
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -1020,7 +1099,7 @@ def distillation_loss(
         d_lora_states (output [N, r]): receives the gradient of lora_states.
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
-        accumulate: adds to the gradients in place of overwriting them.
+        accumulate: adds to the gradients instead of overwriting them.
         loss_type: the divergence between student and teacher.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -1054,8 +1133,8 @@ def distillation_loss(
         Result: see help(logitless.Result).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1081,12 +1160,24 @@ def token_stats(
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> TokenStats:
-    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
-    rank=True, square_sum=True (the sum of p * p) or outside=True (log(1 - p) of the target, and what a backward pass
-    needs for it) these as well.
-    top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
-    lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
-    is the greedy choice where it is argmax.
+    """Per-token statistics: logp of the target, lse, max_logit (before the temperature), and log_sum (lse
+    minus the largest final logit).
+
+    entropy=True, cross=True, argmax=True, rank=True, square_sum=True (the sum of p * p) and outside=True
+    (log(1 - p) of the target, and the maximum that its gradient needs) add these. top_k=K, up to 256, adds
+    top_ids and top_logps, [N, K]: the ids of the K largest logits and their log-probabilities, sorted by
+    descending logit; ties go to the lower id. If the vocabulary is smaller than K, the ids after its end are
+    -1. A target is the greedy choice if it equals argmax.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        max_logit, argmax, lse = logits.max(-1), logits.argmax(-1), np.logaddexp.reduce(logits, axis=-1)
+        log_sum, logps = lse - max_logit, logits - lse[..., None]
+        logp = np.take_along_axis(logps, targets[..., None], axis=-1)[..., 0]
+        rank, outside = 1 + (logps > logp[..., None]).sum(-1), np.log1p(-np.exp(logp))
+        entropy, square_sum = -(np.exp(logps) * logps).sum(-1), np.exp(2 * logps).sum(-1)
+        top_ids = np.argsort(-logits, axis=-1, kind="stable")[..., :top_k]
+        top_logps = np.take_along_axis(logps, top_ids, axis=-1)
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -1124,8 +1215,8 @@ def token_stats(
         TokenStats: see help(logitless.TokenStats).
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1137,17 +1228,22 @@ def token_stats(
     """
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """How many ids each token's two lists share, such as two models' top_ids.
+    """The number of ids that each token's two lists share, such as two models' top_ids.
+
+    Equivalent to:
+        same = (a_ids[..., :, None] == b_ids[..., None, :]) & (a_ids[..., None] >= 0)
+        overlap = same.any(-1).sum(-1)
 
     Args:
-        a_ids (ids [..., A]): one list per token, or nested lists of them. No id twice; ids below 0 do not count.
+        a_ids (ids [..., A]): one list per token; nested Python lists are allowed. No id twice; ids below 0 do
+            not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        int64 [...], a number per token.
+        int64 [...], one number per token.
 
     Raises:
-        ValueError: the two have other leading axes, or an argument is refused.
+        ValueError: the leading axes differ, or an argument is invalid.
         TypeError: an argument is not an array of integers.
 
     Example:
@@ -1160,16 +1256,21 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
     """The union of each token's two lists, such as a student's own top_ids and a teacher's.
 
+    Equivalent to:
+        pairs = zip(a_ids.tolist(), b_ids.tolist())
+        unions = [[i for i in dict.fromkeys(a + b) if i >= 0] for a, b in pairs]
+        ids, offsets = np.concatenate(unions), np.cumsum([0, *map(len, unions)])
+
     Args:
-        a_ids (ids [..., A]): one list per token, or nested lists of them. Ids below 0 do not count.
+        a_ids (ids [..., A]): one list per token; nested Python lists are allowed. Ids below 0 do not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        ids [E] and offsets [N + 1], int64, as ids= and id_offsets= of the losses. Each id of a token appears once, those
-        of a_ids first, both in their order.
+        ids [E] and offsets [N + 1], int64, for ids= and id_offsets= of the losses. Each id of a token appears
+        once: first the ids of a_ids in their order, then the new ones of b_ids.
 
     Raises:
-        ValueError: the two have other leading axes, or an argument is refused.
+        ValueError: the leading axes differ, or an argument is invalid.
         TypeError: an argument is not an array of integers.
 
     Example:
@@ -1206,19 +1307,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1278,19 +1379,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1337,19 +1438,19 @@ def plan(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1394,19 +1495,19 @@ def plan(
     want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1442,19 +1543,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1501,19 +1602,19 @@ def plan(
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1555,19 +1656,19 @@ def plan(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1594,19 +1695,19 @@ def plan(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1633,19 +1734,19 @@ def plan(
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -1658,14 +1759,15 @@ def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kt
     """The options of a function.
 
     Args:
-        task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
+        task: the name of a function as in plan(), "context", or "backward". Its option "mode" is backward= of
+            a call.
 
     Returns:
-        A dict by name, of dicts: the option's type, default and range, its meaning in a sentence, its choices if it takes
-        a name, and its shape if it is an array.
+        {name: description}. A description is a dict with the option's type, default, range and meaning; with
+        its choices if it takes a name, and its shape if it is an array.
 
     Raises:
-        ValueError: task is none of them.
+        ValueError: task is unknown.
 
     Example:
         >>> import logitless
@@ -1675,13 +1777,13 @@ def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kt
     ...
 
 def environment(context: Context | None=None) -> dict[str, Any]:
-    """What runs: library, CPU, instruction set and BLAS.
+    """A description of the library, the CPU, the instruction set and the BLAS in use.
 
     Args:
-        context: whose threads, instruction set and BLAS are described; by default a shared one.
+        context: the context whose threads, instruction set and BLAS are described; by default a shared one.
 
     Returns:
-        A dict by name, as `logitless info` prints it.
+        A dict with the output of `logitless info`.
 
     Raises:
         TypeError: context is not a Context.

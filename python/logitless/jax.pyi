@@ -33,14 +33,20 @@ def distillation_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
-    """How far the student's distribution, of hidden and weight, is from the teacher's: loss_type="forward_kl" (the
-    default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
-    teacher, whose width and type are its own. teacher_logits, [..., V], takes the place of teacher_hidden and
-    teacher_weight.
+    """Divergence of a student (hidden and weight) from a teacher (teacher_hidden and teacher_weight), without
+    the logits of either in memory.
 
-    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against; without it all tokens take part. The other options are layout, softcap, teacher_layout, teacher_softcap,
-    teacher_round_logits_to and those of DistillationOptions.
+    loss_type is "forward_kl" (the default), "reverse_kl", "jsd" (with beta=), ...
+    (docs/losses-distillation.md). The teacher may have another hidden size and type, and has no gradient.
+    teacher_logits [..., V] may be given instead of teacher_hidden and teacher_weight.
+
+    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
+    hard_weight= adds. Without targets all tokens count.
+
+    Equivalent to, with the other options at their defaults:
+        log_s = jax.nn.log_softmax(hidden @ weight.T + bias)
+        log_t = jax.nn.log_softmax(teacher_hidden @ teacher_weight.T + teacher_bias)
+        loss = (jnp.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type="forward_kl"
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -51,10 +57,10 @@ def distillation_loss(
         bias (floats [V]): added to the logits.
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         teacher_vocab_ids (ids [K]): the teacher: the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
         teacher_layout: the axes of teacher_weight.
@@ -83,14 +89,14 @@ def distillation_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+        seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
+        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
@@ -111,18 +117,23 @@ def id_logps(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
-    """Log-probabilities at any token ids [..., K] of each token, of ids' shape, with gradients. normalise_over="set" takes
-    probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
-    head. The other options are layout, softcap and those of TokenOptions that targets do not decide.
+    """Log-probabilities at any token ids [..., K] of each row, with gradients.
+
+    With normalise_over="set", probabilities sum to 1 over the token's ids (an id that occurs twice counts
+    once), and only these rows of the head are read.
+
+    Equivalent to, with the other options at their defaults:
+        logps = jax.nn.log_softmax(hidden @ weight.T + bias)
+        logps = jnp.take_along_axis(logps, ids, axis=-1)
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ids (ids [..., K]): token ids of each row.
         bias (floats [V]): added to the logits.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
         normalise_over: the set over which a row's probabilities sum to 1.
@@ -133,14 +144,14 @@ def id_logps(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+        seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        log-probabilities, of ids' shape, float32, or float64 for float64 hidden states.
+        log-probabilities, of ids' shape; float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
@@ -165,24 +176,31 @@ def linear_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
-    """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
-    float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call, and only
-    those that are asked for.
+    """Cross-entropy of hidden [..., H] and a head [V, H], or [H, V] with layout="hidden_vocab".
 
-    weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), differentiable in
-        its weight, a and b: a jit takes either as an argument.
-    bias and class_weights: [V]. temperatures: of targets' shape.
-    vocab_ids: [K], the entries of the head that the call is over. Targets and class weights mean places among them;
-        the gradients of weight and bias are whole, with zeros for the other entries.
-    options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
-        softcap, reduction ("mean" or "sum"; for per-token losses see token_logps()), ignore_index, shift, temperature,
-        temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, num_items_in_batch.
-    backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
-        seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.
-    context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
-    vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
-        entries, an equal number on each, or vocab_ids chooses an equal number of them; all else is the same on all,
-        and so is the loss.
+    hidden, weight and bias have gradients. One call computes the loss and the requested gradients. Options
+    are static under jit.
+
+    weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), whose
+    weight, a and b have gradients. jit takes either as an argument. With vocab_ids [K], the call is over
+    these entries of the head: targets and class_weights refer to positions in vocab_ids, and the gradients of
+    weight and bias keep their full shapes, with zeros for the other entries.
+
+    reduction is "mean" or "sum"; for per-token values use token_logps(). backward is "exact", "sampled" (with
+    noise or theta, and seed) or "certified" (with tolerance): see docs/options.md. seed is a 32-bit int or an
+    array of one, which jit reads at run time; give each step its own. context may not have ranks or a
+    workspace.
+
+    vocab_axis is the axis of a shard_map over which the vocabulary is sharded. weight and bias then have this
+    device's entries, an equal number on each device, or vocab_ids selects an equal number. All other
+    arguments are equal on all devices, and so is the loss.
+
+    Equivalent to, with the other options at their defaults:
+        logits = hidden @ weight.T + bias
+        logits = softcap * jnp.tanh(logits / softcap) / temperature  # if softcap > 0
+        mask = targets != ignore_index
+        logps = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)[..., 0]
+        loss = -logps.mean(where=mask)
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -190,9 +208,9 @@ def linear_cross_entropy(
         targets (ids [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         class_weights (numbers [V]): one per vocabulary entry, as in PyTorch.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
@@ -211,14 +229,14 @@ def linear_cross_entropy(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+        seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        the loss, one number of float32, or float64 for float64 hidden states.
+        the loss, one number; float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
@@ -248,13 +266,22 @@ def set_distillation_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
-    """How far the student's distribution is from a teacher's, whose log-probabilities at token ids are known: both
-    [..., K]. outside= says what becomes of the probability outside of the set: "tail" (the default;
-    teacher_outside_logps, of hidden's leading axes, has the teacher's log-probability of it, where that is known),
-    "truncated", "renormalised", "teacher_renormalised" or "generalised": docs/losses-distillation.md.
+    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per
+    token.
 
-    targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
-    options are layout, softcap and those of SetDistillationOptions.
+    ids and teacher_logps are [..., K]. outside= selects how the remaining probability is treated: "tail" (the
+    default), "truncated", "renormalised", "teacher_renormalised" or "generalised"
+    (docs/losses-distillation.md). For "tail", teacher_outside_logps, with hidden's leading axes, may give the
+    teacher's log-probability of the rest.
+
+    targets exclude tokens (ignore_index), and are the labels of the cross-entropy that hard_weight= adds.
+
+    Equivalent to, with the other options at their defaults:
+        logps = jax.nn.log_softmax(hidden @ weight.T + bias)
+        log_s, log_t = jnp.take_along_axis(logps, ids, axis=-1), teacher_logps
+        rest_s, rest_t = (jnp.log1p(-jnp.exp(x).sum(-1)) for x in (log_s, log_t))  # outside="tail"
+        kl = (jnp.exp(log_t) * (log_t - log_s)).sum(-1) + jnp.exp(rest_t) * (rest_t - rest_s)
+        loss = kl.mean()
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -264,9 +291,9 @@ def set_distillation_loss(
         targets (ids [...]): token ids, one per row of hidden.
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
         loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
@@ -291,14 +318,14 @@ def set_distillation_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+        seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
+        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
@@ -323,24 +350,27 @@ def soft_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
-    """Cross-entropy of hidden [..., H] through a head [V, H] against a distribution a token: probabilities [..., V], or
-    ids with weights, both [..., K], where weights of one id add up. They may have any sum. mask, of hidden's leading
-    axes, leaves tokens out. subtract_entropy=True returns KL(targets, model).
+    """Cross-entropy of hidden [..., H] and a head [V, H] against a target distribution per token.
 
-    The other options are layout, softcap and those of SoftCrossEntropyOptions, with those of its token options that
-    targets do not decide.
+    The targets are probabilities [..., V], or ids with weights, both [..., K]. Weights of equal ids add up,
+    and may have any sum. mask, with hidden's leading axes, leaves tokens out. subtract_entropy=True returns
+    KL(targets, model).
+
+    Equivalent to, with the other options at their defaults:
+        logps = jax.nn.log_softmax(hidden @ weight.T + bias)
+        loss = -(probabilities * logps).sum(-1).mean(where=mask)
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        probabilities (numbers [..., V]): in place of ids and weights.
+        probabilities (numbers [..., V]): instead of ids and weights.
         ids (ids [..., K]): token ids with a target weight.
         weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
         temperature: divides the capped logits.
@@ -354,14 +384,14 @@ def soft_cross_entropy(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+        seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
+        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
@@ -383,18 +413,23 @@ def token_logps(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> tuple[Array, Array]:
-    """(log-probabilities of the targets, entropies), both of targets' shape, in nats, with gradients. Tokens that take
-    no part have 0 in both. Its arguments are those of linear_cross_entropy(); its options layout, softcap and those
-    of TokenOptions: ignore_index, shift, temperature, temperature_meaning, round_logits_to.
+    """Log-probabilities of the targets, and entropies: both of targets' shape, in nats, with gradients.
+
+    Both are 0 for ignored tokens. The arguments are as in linear_cross_entropy().
+
+    Equivalent to, with the other options at their defaults:
+        logps = jax.nn.log_softmax(hidden @ weight.T + bias)
+        entropies = -(jnp.exp(logps) * logps).sum(-1)
+        logps = jnp.take_along_axis(logps, targets[..., None], axis=-1)[..., 0]
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (ids [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
@@ -407,14 +442,14 @@ def token_logps(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+        seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        (logps, entropies), both of targets' shape, float32, or float64 for float64 hidden states.
+        (logps, entropies), both of targets' shape; float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
@@ -433,19 +468,25 @@ def topk_logps(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> tuple[Array, Array]:
-    """The ids of the k largest logits of each token, int32, and their log-probabilities over the whole vocabulary: both
-    [..., k], by falling logit, of equal ones the lower id first. k is 1 to 256. Behind the end of a smaller vocabulary
-    ids are -1 and log-probabilities -inf; a token with a NaN has -1 and NaN. No gradient flows through either. The other
-    options are layout, softcap and those of TokenOptions that targets do not decide.
+    """The ids of the k largest logits of each row, and their log-probabilities: both [..., k], without
+    gradients.
+
+    They are sorted by descending logit; ties go to the lower id. k is 1 to 256. If the vocabulary is smaller
+    than k, the remaining ids are -1 and the log-probabilities -inf; a row with a NaN has -1 and NaN. The
+    log-probabilities are normalised over the whole vocabulary.
+
+    Equivalent to, with the other options at their defaults:
+        logps = jax.nn.log_softmax(hidden @ weight.T + bias)
+        logps, ids = jax.lax.top_k(logps, k)
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        k: how many, from 1 to 256.
+        k: the number of ids, from 1 to 256.
         bias (floats [V]): added to the logits.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
-        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
         temperature: divides the capped logits.
@@ -456,8 +497,8 @@ def topk_logps(
         (ids, logps), both [..., k]: int32, and float32, or float64 for float64 hidden states.
 
     Raises:
-        ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import jax, jax.numpy as jnp, logitless.jax as lj

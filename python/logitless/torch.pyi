@@ -39,18 +39,27 @@ def distillation_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
-    teacher_weight: loss_type="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
-    logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
-    or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
+    """Divergence of a student (hidden and weight) from a teacher (teacher_hidden and teacher_weight), without
+    the logits of either in memory.
 
-    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against; without it all tokens take part. softcap is the student's; the other options are the members of
-    DistillationOptions. reduction="none" returns one loss per token. With
-    return_metrics=True a dict of them comes with the loss. vocab_ids and context are those of linear_cross_entropy(),
-    and teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
-    PackedWeight. group: ranks that share the vocabulary of both heads;
-    teacher_logits are the columns of a rank's slice then.
+    loss_type is "forward_kl" (the default), "reverse_kl", "jsd" (with beta=), ...
+    (docs/losses-distillation.md). hidden, weight and bias have gradients; the teacher never has one, detached
+    or not. If a server computed the teacher's logits, give teacher_logits [..., V] instead of teacher_hidden
+    and teacher_weight.
+
+    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
+    hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
+    one loss per token.
+
+    vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
+    entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
+    vocabulary of both heads; teacher_logits are then the columns of the rank's own slice.
+
+    Equivalent to, with the other options at their defaults:
+        log_s = F.linear(hidden, weight, bias).log_softmax(-1)
+        log_t = F.linear(teacher_hidden, teacher_weight, teacher_bias).log_softmax(-1)
+        kl = F.kl_div(log_s, log_t, reduction="none", log_target=True)  # loss_type="forward_kl"
+        loss = kl.sum(-1).mean()
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -65,10 +74,10 @@ def distillation_loss(
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that form the vocabulary; all by default.
         reduction: how per-token losses are reduced.
-        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
-        temperatures (numbers [...]): one per token, in place of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of what a trainer logs.
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         softcap: c of c · tanh(logits / c); 0: none.
         loss_type: the divergence between student and teacher.
@@ -95,15 +104,15 @@ def distillation_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -125,13 +134,16 @@ def id_logps(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
-    """Log-probabilities at any token ids of each token, of ids' shape, with gradients.
+    """Log-probabilities at any token ids of each row, with gradients.
 
-    ids is [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has (the others are 0);
-    or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
-    that stands twice counted once, and reads no other row of the head. The other options are the members of
-    TokenOptions; temperatures, vocab_ids, group and context are those of linear_cross_entropy(). Over sets there is no
-    group.
+    ids are [..., K] with hidden's leading axes, or [E] with id_offsets [N + 1]. If a token has fewer than K
+    ids, give id_counts; the results after them are 0. With normalise_over="set", probabilities sum to 1 over
+    the token's ids (an id that occurs twice counts once), only these rows of the head are read, and group is
+    not supported. temperatures, vocab_ids, group and context are as in linear_cross_entropy().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        logps = logits.log_softmax(-1).gather(-1, ids)
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -141,8 +153,8 @@ def id_logps(
         id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0: none.
-        temperatures (numbers [...]): one per token, in place of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         normalise_over: the set over which a row's probabilities sum to 1.
@@ -153,15 +165,15 @@ def id_logps(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        log-probabilities, of ids' shape. They are float32, or float64 for float64 hidden states, or of dtype.
+        log-probabilities, of ids' shape; float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -192,10 +204,19 @@ def kto_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
-    true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
-    sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
-    of preference_loss().
+    """Loss of single sequences, each labelled desirable or not: loss_type="kto", "apo_zero_unpaired", "bco"
+    or "a2po".
+
+    labels, one per sequence, are true for desirable sequences; for a2po they are optional. reward_targets,
+    one per sequence, are the rewards that a2po fits. sequence_weights multiply the losses. The reference,
+    temperatures, offsets, vocab_ids and context are as in preference_loss().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        logps = -F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none").sum(-1)
+        kl = (kl_logps - kl_ref_logps).mean().clamp(min=0)
+        z = (logps - ref_logps - kl) * (2 * labels - 1) * beta
+        loss = (1 - torch.sigmoid(z)).mean()
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -213,11 +234,11 @@ def kto_loss(
         sequence_weights (numbers [B]): multiplies each sequence's loss.
         reward_targets (numbers [B]): a2po: reward − value, the target of beta times the log ratio.
         softcap: c of c · tanh(logits / c); 0: none.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of what a trainer logs.
+        dtype: of the results; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the loss of each sequence.
         beta: the scale of log ratios.
@@ -239,15 +260,15 @@ def kto_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+        the loss, one number; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -275,27 +296,38 @@ def linear_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None,
 ) -> Any:
-    """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
+    """A drop-in for torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
-    The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
-    there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
+    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
+    in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
 
-    num_items_in_batch is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
-    micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
-    than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
-    linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
-    linear_weight and linear_bias hold this rank's vocabulary entries, and all else is the same on all ranks; a head that is a
-    DTensor, sharded over its vocabulary entries, needs none. torch.compile breaks the graph at a call with context.
+    The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
+    float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
+    all micro-batches of a step, or a tensor, which torch.compile reads at run time.
 
-    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
-    be a LoraWeight (logitless.lora), whose tensors have gradients, too.
+    With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
+    its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
 
-    Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
-    label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
+    With group, linear_weight and linear_bias hold this rank's vocabulary entries, and all other arguments are
+    equal on all ranks. A head that is a DTensor, sharded by vocabulary entry, needs no group.
 
-    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN, and a class probability below
-    0 is an error. Weights of more than two axes, and class probabilities that require a gradient, are handed to
+    torch.compile breaks the graph at a call with context.
+
+    linear_weight may be a PackedWeight (logitless.packed), which is frozen: only input and linear_bias have
+    gradients. It may be a LoraWeight (logitless.lora), whose tensors have gradients, too.
+
+    Targets may be class probabilities, with input's leading axes and the classes as last axis. They are
+    copied if label_smoothing or weight is given, or if they are not float32 (float64 for a float64 input).
+
+    Differences from PyTorch: the mean over no tokens is 0 instead of NaN, and a negative class probability is
+    an error. Weights of more than two axes, and class probabilities that require a gradient, are passed to
     PyTorch's own function, with a warning.
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(input, linear_weight, linear_bias)
+        logits = softcap * torch.tanh(logits / softcap) / temperature  # if softcap > 0
+        loss = F.cross_entropy(logits.movedim(-1, 1), target, weight, ignore_index=ignore_index,
+                               reduction=reduction, label_smoothing=label_smoothing)
 
     Args:
         input (floats [..., H]): hidden states.
@@ -306,15 +338,15 @@ def linear_cross_entropy(
         reduction: how per-token losses are reduced.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
-        options: PyTorch's, which chooses a chunking there: without effect.
-        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        options: no effect; in PyTorch it selects a chunking.
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
+        temperatures (numbers [...]): one per token, instead of temperature.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        return_stats: returns the loss and CrossEntropyStats, of the same pass.
+        return_stats: returns the loss and its CrossEntropyStats.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        context: how the call runs, backward included, instead of what options() says.
+        context: how the call and its backward run; overrides options().
         softcap: c of c · tanh(logits / c); 0: none.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -327,14 +359,14 @@ def linear_cross_entropy(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
 
     Returns:
-        the loss, of input's type, or of loss_dtype; with return_stats=True (loss, CrossEntropyStats). One number, or one per token with reduction="none".
+        the loss, one number, or one per token with reduction="none"; input's type, or loss_dtype. With return_stats=True a tuple (loss, CrossEntropyStats).
 
     Raises:
-        ValueError, RuntimeError, IndexError: as PyTorch's function raises them.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError, RuntimeError, IndexError: as in PyTorch's function.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -385,16 +417,27 @@ def policy_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """A policy loss of sampled tokens (loss_type="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
-    hidden and head. advantages are per sequence or per token, logps and mask per token, scores per sequence
-    (loss_type="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
-    teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
-    with the loss.
+    """Policy loss of sampled tokens: loss_type="grpo", "dapo", "ppo", ... (docs/losses-policy.md).
 
-    kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
-    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses-policy.md).
-    temperatures, vocab_ids and context are those of linear_cross_entropy(); all ids mean places among vocab_ids.
-    offsets, [B + 1], say where each of the sequences of hidden [N, H] begins, and where the last one ends.
+    advantages are per sequence or per token, logps and mask per token, and scores per sequence (for
+    loss_type="topr" and positive_nll_weight). teacher_logps with teacher_weight=1.0 distil on-policy;
+    advantages are then optional.
+
+    kept_ids are the token ids that a sampler kept (top-p, top-k), including the chosen ones: [..., K], with
+    kept_counts if tokens have fewer than K, or [E] with kept_offsets. Log-probabilities are then normalised
+    over these ids.
+
+    temperatures, vocab_ids and context are as in linear_cross_entropy(); all ids are then indices into
+    vocab_ids. For packed sequences in hidden [N, H], offsets [B + 1] are the first token of each sequence and
+    the end of the last.
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        logps = logits.log_softmax(-1).gather(-1, chosen_ids[..., None]).squeeze(-1)
+        ratio, A = torch.exp(logps - old_logps), advantages[:, None]
+        clipped = ratio.clamp(1 - epsilon_low, 1 + epsilon_high)
+        per_token = -torch.min(ratio * A, clipped * A)  # loss_type="grpo"
+        loss = ((per_token * mask).sum(-1) / mask.sum(-1)).mean()
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -412,11 +455,11 @@ def policy_loss(
         kept_counts (int64 or int32 [...]): how many of its K ids each row uses.
         kept_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0: none.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of what a trainer logs.
+        dtype: of the results; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the per-token loss, which also sets the default aggregation and trust region.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
@@ -448,7 +491,7 @@ def policy_loss(
         sampler_penalty: the weight of (logp − sampling)².
         positive_nll_weight: the weight of the negative log-likelihood of sequences with a score above 0; needs scores.
         aggregation: how per-token losses become one number; default: as the loss type does.
-        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         max_completion_length: the divisor of seq_mean_token_sum_norm (dr_grpo), which requires it.
         num_sequences: the divisor of a mean over sequences; unset: their number.
         count_empty_sequences: whether a mean over sequences counts sequences whose tokens are all masked.
@@ -473,15 +516,15 @@ def policy_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+        the loss, one number; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -516,11 +559,19 @@ def preference_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
-    the rejected ones. options are the members of PreferenceOptions, e.g. loss_type="ipo" or a list of names with
-    loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
-    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
-    vocab_ids and context are those of policy_loss().
+    """Preference loss of pairs of sequences (DPO and its variants, ORPO, SimPO, CPO): hidden [2B, T, H] holds
+    the chosen sequences, then the rejected ones.
+
+    loss_type is a name such as "ipo", or a list of names with loss_weights. The reference is given by
+    ref_logps, one per sequence or per token, or by its own hidden states and head (ref_hidden, ref_weight,
+    ref_bias, ref_softcap, ref_vocab_ids), which run forward in the same call. temperatures, offsets,
+    vocab_ids and context are as in policy_loss().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        logps = -F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none").sum(-1)
+        chosen, rejected = (logps - ref_logps).chunk(2)
+        loss = -F.logsigmoid(beta * (chosen - rejected)).mean()  # loss_type="sigmoid"
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -533,11 +584,11 @@ def preference_loss(
         ref_bias (floats [V]): the reference: added to the logits.
         ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that form the vocabulary; all by default.
         softcap: c of c · tanh(logits / c); 0: none.
-        temperatures (numbers [...]): one per token, in place of temperature.
+        temperatures (numbers [...]): one per token, instead of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
-        return_metrics: returns the loss and a dict of what a trainer logs.
+        dtype: of the results; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the losses to sum, at least one.
         loss_weights: one weight per loss type; empty: all 1.
@@ -566,21 +617,21 @@ def preference_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+        the loss, one number; float32, or float64 for float64 hidden states, or dtype. With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
         >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
         >>> weight = torch.arange(28.0).cos().reshape(7, 4)
-        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
+        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence and a rejected one
         >>> targets, ref_logps = torch.arange(6).reshape(2, 3), torch.tensor([-6.0, -7.0])
         >>> loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type="ipo")
         >>> round(loss.item(), 3)
@@ -607,17 +658,25 @@ def set_distillation_loss(
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: Optional[int] = None,
     context: Optional[Context] = None,
 ) -> Tensor:
-    """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
+    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per
+    token.
 
-    ids and teacher_logps are [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has,
-    or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
-    teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
-    "teacher_renormalised" or "generalised": docs/losses-distillation.md. Gradients flow to hidden, weight and
-    bias, and none to the teacher.
+    ids and teacher_logps are [..., K] with hidden's leading axes, with id_counts if tokens have fewer than K,
+    or [E] with id_offsets. outside= selects how the remaining probability is treated: "tail" (the default),
+    "truncated", "renormalised", "teacher_renormalised" or "generalised" (docs/losses-distillation.md). For
+    "tail", teacher_outside_logps may give the teacher's log-probability of the rest. hidden, weight and bias
+    have gradients; the teacher does not.
 
-    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; num_items_in_batch, temperatures, vocab_ids, group
-    and context are those of linear_cross_entropy().
+    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
+    hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in
+    linear_cross_entropy().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        log_s, log_t = logits.log_softmax(-1).gather(-1, ids), teacher_logps
+        rest_s, rest_t = (torch.log1p(-x.exp().sum(-1, keepdim=True)) for x in (log_s, log_t))
+        log_s, log_t = torch.cat([log_s, rest_s], -1), torch.cat([log_t, rest_t], -1)  # outside="tail"
+        loss = F.kl_div(log_s, log_t, reduction="none", log_target=True).sum(-1).mean()
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -631,9 +690,9 @@ def set_distillation_loss(
         bias (floats [V]): added to the logits.
         reduction: how per-token losses are reduced.
         softcap: c of c · tanh(logits / c); 0: none.
-        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
-        temperatures (numbers [...]): one per token, in place of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
@@ -656,15 +715,15 @@ def set_distillation_loss(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
+        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -690,21 +749,25 @@ def soft_cross_entropy(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
-    """Cross-entropy against a distribution a token, without the logits in memory.
+    """Cross-entropy against a target distribution per token, without the logits in memory.
 
-    The targets are probabilities, [..., V] with hidden's leading axes (of another type than float32, or float64 for a
-    float64 hidden, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
-    how many of its K a token has, or [E] with id_offsets. They may have any sum; none of them gets a gradient. mask
-    leaves tokens out.
+    The targets are probabilities [..., V] with hidden's leading axes, or ids with weights: both [..., K],
+    with id_counts if tokens have fewer than K, or [E] with id_offsets. Weights of equal ids add up. The
+    targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
+    (float64 for float64 hidden). mask leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; num_items_in_batch, temperatures, vocab_ids, group and context are those of
-    linear_cross_entropy().
+    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, vocab_ids, group and
+    context are as in linear_cross_entropy().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        probabilities = torch.zeros_like(logits).scatter_add(-1, ids, weights)  # if not given
+        loss = -(probabilities * logits.log_softmax(-1)).sum(-1)[mask].mean()
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        probabilities (numbers [..., V]): in place of ids and weights; copied unless they are float32.
+        probabilities (numbers [..., V]): instead of ids and weights; copied unless they are float32.
         ids (int64 or int32 [..., K], or [E] with offsets): token ids with a target weight.
         weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
         id_counts (int64 or int32 [...]): how many of its K ids each row uses.
@@ -713,9 +776,9 @@ def soft_cross_entropy(
         bias (floats [V]): added to the logits.
         reduction: how per-token losses are reduced.
         softcap: c of c · tanh(logits / c); 0: none.
-        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
-        temperatures (numbers [...]): one per token, in place of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
@@ -727,15 +790,15 @@ def soft_cross_entropy(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
+        the loss, one number, or one per token with reduction="none"; float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -756,24 +819,31 @@ def token_logps(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Union[Tensor, tuple[Tensor, ...]]:
-    """Log-probabilities of the targets, of targets' shape; with entropy=True a tuple with the entropies, in
-    nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
-    0 in each. options are the members of TokenOptions
-    (ignore_index, temperature, shift, ...); temperatures, vocab_ids, group and context are those of
+    """Log-probabilities of the targets, in targets' shape and with gradients.
+
+    entropy=True and lse=True add the entropies, in nats, and the log-sum-exp of the logits, in this order and
+    with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
     linear_cross_entropy().
 
-    They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
+    Use this function for a policy loss of your own; policy_loss() has the published ones.
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        all_logps = logits.log_softmax(-1)
+        logps = all_logps.gather(-1, targets[..., None]).squeeze(-1)
+        entropies = -(all_logps.exp() * all_logps).sum(-1)  # with entropy=True
+        log_sum_exp = logits.logsumexp(-1)  # with lse=True
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
-        entropy: returns entropies as well, in nats.
-        lse: returns the log-sum-exp of the logits as well.
+        entropy: also returns entropies, in nats.
+        lse: also returns the log-sum-exp of the logits.
         softcap: c of c · tanh(logits / c); 0: none.
-        temperatures (numbers [...]): one per token, in place of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
@@ -785,15 +855,15 @@ def token_logps(
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
         tolerance: certified: the probability that may be dropped from a row.
-        seed: of sampled: by default each call draws one from PyTorch's generator.
-        context: how the call runs, backward included, instead of what options() says.
+        seed: for sampled gradients; by default each call draws one from PyTorch's generator.
+        context: how the call and its backward run; overrides options().
 
     Returns:
-        log-probabilities, of targets' shape; or a tuple of these, entropies and lse. They are float32, or float64 for float64 hidden states, or of dtype.
+        log-probabilities, of targets' shape; with entropy or lse a tuple (logps, entropies, lse) of the requested ones. float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -812,36 +882,40 @@ def topk_logps(
     round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     context: Optional[Context] = None,
 ) -> tuple[Tensor, Tensor]:
-    """The ids of the k largest logits of each row of hidden, int64, and their log-probabilities: both of shape
-    [..., k]. They go by falling logit, and of equal logits the lower id comes first, so [..., 0] is the greedy choice.
+    """The ids of the k largest logits of each row, and their log-probabilities: both [..., k], without
+    gradients.
 
-    k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
-    and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
-    exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
-    (temperature, ...); temperatures, vocab_ids (whose places the ids are), group and context are those of
-    linear_cross_entropy().
+    They are sorted by descending logit; ties go to the lower id, so [..., 0] is the greedy choice. k is 1 to
+    256. If the vocabulary is smaller than k, the remaining ids are -1 and the log-probabilities -inf; a row
+    with a NaN has -1 and NaN. The log-probabilities are normalised over the whole vocabulary. With vocab_ids,
+    the ids are indices into vocab_ids. temperatures, group and context are as in linear_cross_entropy().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias)
+        ids = logits.topk(k).indices
+        logps = logits.log_softmax(-1).gather(-1, ids)
 
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        k: how many, from 1 to 256.
+        k: the number of ids, from 1 to 256.
         bias (floats [V]): added to the logits.
         softcap: c of c · tanh(logits / c); 0: none.
-        temperatures (numbers [...]): one per token, in place of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
-        context: how the call runs, backward included, instead of what options() says.
+        context: how the call and its backward run; overrides options().
 
     Returns:
         (ids, logps), both [..., k]: int64, and float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
-        ValueError: an argument is refused, or is not on the CPU.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import torch, logitless.torch as lt
@@ -853,13 +927,18 @@ def topk_logps(
     """
 
 class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
-    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too.
+    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(). It also takes that function's
+    further options.
+
+    Equivalent to:
+        loss = linear_cross_entropy(input, self.linear.weight, target, linear_bias=self.linear.bias,
+                                    weight=self.weight, reduction=self.reduction)
 
     Args:
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
-        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, num_items_in_batch, loss_dtype,
-            return_stats, context ... but no tensor with an entry per token.
+        **arguments: PyTorch's arguments, and options of linear_cross_entropy() except per-token tensors:
+            softcap, z_loss, num_items_in_batch, loss_dtype, return_stats, context, ...
 
     Raises:
         ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.

@@ -169,7 +169,7 @@ TEST(RefusedTensors, OfATeacher) {
        "the probabilities of teacher.logps of row 0 sum to *, which is more than 1"},
       {"set_distillation_loss", "teacher.outside_logps = @6; teacher.outside_logps[2] = 1", "teacher.outside_logps["},
       {"set_distillation_loss", "teacher.outside_logps = @6; teacher.logps[1] = -0.01",
-       "teacher.outside_logps[*and of teacher.logps of row *sum to *, which is more than 1"},
+       "the probabilities of teacher.outside_logps[*and teacher.logps of row *sum to *, which is more than 1"},
       {"set_distillation_loss", "teacher.logps[0] = 0; loss_type = reverse_kl",
        "which leaves nothing for the tail: loss_type = reverse_kl would be infinite"},
       {"set_distillation_loss", "teacher.logps[0] = -inf; outside = renormalised", "are all -inf"},

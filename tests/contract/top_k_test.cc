@@ -165,7 +165,7 @@ TEST(TopK, MassesAddWhatTheListsHold) {
   stats.top_logps.pop_back();
   expect_invalid_input({"stats.top_logps has 7 entries", "8"}, [&] { top_masses(stats); });
   stats.top_ids.clear();
-  expect_invalid_input({"stats.top_ids is empty", "top_k = 0"}, [&] { top_masses(stats); });
+  expect_invalid_input({"stats.top_ids is empty", "request top_k above 0"}, [&] { top_masses(stats); });
 }
 
 TEST(TopK, UnionsHaveEachIdOnce) {

@@ -193,8 +193,5 @@ TEST_P(SimdTargets, TilesOfRoundedLogitsMatchThePlainKernels) {
   compare_rounded_tiles<double>(*GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(AllTargets, SimdTargets, ::testing::ValuesIn(simd_kernels()),
-                         [](const auto& info) { return std::string(info.param->name); });
-
 }  // namespace rounding_test
 }  // namespace logitless::kernels

@@ -255,8 +255,5 @@ TEST(Unpack, KnownCodes) {
   EXPECT_EQ(got, (std::vector<float>{-3, 3, 0, 2, 8, 0}));
 }
 
-INSTANTIATE_TEST_SUITE_P(UnpackKernels, SimdTargets, ::testing::ValuesIn(simd_kernels()),
-                         [](const auto& info) { return std::string(info.param->name); });
-
 }  // namespace unpack_rows_test
 }  // namespace logitless::kernels

@@ -367,7 +367,8 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
-// Returns the help of a tensor, made from the lists. For `labels`: "1: desirable, 0: undesirable [B], bool or uint8".
+// Returns the help of a tensor, made from the lists. For `labels`: "1: desirable, 0: undesirable [B], bool or
+// uint8".
 std::string help_of(const Field& field) {
   const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
   const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
