@@ -42,21 +42,21 @@ class Arrows(unittest.TestCase):
 
     def test_an_include_without_an_arrow(self):
         self.expect(
-            ["bench/main.cc:2: includes engine/run.h, but docs/architecture.md states no arrow bench -> src/engine: "
-             "do without it, or state it there"],
+            ["bench/main.cc:2: includes engine/run.h, but docs/architecture.md has no arrow bench -> src/engine: "
+             "remove the include, or add the arrow"],
             sources={"bench/main.cc": '#include "run.h"\n  #  include "engine/run.h"\n#include "engine/run.h"\n'})
 
     def test_an_arrow_that_no_include_uses(self):
-        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: take it away"],
+        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: remove it"],
                     arrows=[*ARROWS[:3], "bench -> include"])
 
     def test_an_arrow_back_needs_a_reason(self):
         back = {"src/core/checks.cc": '#include "engine/run.h"\n'}
-        self.expect(["docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
+        self.expect(["docs/architecture.md:5: src/core -> src/engine: this arrow points back, because src/engine comes later: "
                      "add the reason after a colon"],
                     sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine", *ARROWS[2:]])
-        self.expect(["docs/architecture.md:5: nothing follows the colon: write the reason, or leave the colon out",
-                     "docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
+        self.expect(["docs/architecture.md:5: nothing follows the colon: write the reason, or remove the colon",
+                     "docs/architecture.md:5: src/core -> src/engine: this arrow points back, because src/engine comes later: "
                      "add the reason after a colon"],
                     sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine:", *ARROWS[2:]])
         self.expect([], sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine: it is a test", *ARROWS[2:]])

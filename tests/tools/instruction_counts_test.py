@@ -86,7 +86,7 @@ class Comparison(unittest.TestCase):
 
     def test_calls_that_only_one_side_has(self):
         rows, wrong = script.compare({"gone": call(), "kept": call()}, {"kept": call(), "new": call()})
-        self.assertEqual(wrong, ["gone: is recorded, but is no call of the program: --update takes it away",
+        self.assertEqual(wrong, ["gone: is recorded, but is not a call of the program: remove it with --update",
                                  "new: is not recorded: record it with --update"])
         self.assertEqual({row.split()[0] for row in rows}, {"kept"})
 
