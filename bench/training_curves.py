@@ -1,14 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes SmolLM2-135M with exact, sampled, certified and filtered gradients of the head, and compares the
-losses on text that no run has seen. `filter` drops blocks of 128 tokens and 256 entries in which all of dL/da
-is below 2^-12, as Cut Cross-Entropy does; `entries` drops every such entry, which no library
-does.
+"""Fine-tunes SmolLM2-135M with exact gradients of the head, sampled ones, certified ones, and those of two filters, and
+compares the losses on text that no run has seen. `filter` drops blocks of 128 tokens and 256 entries in which all of dL/da
+is below 2^-12, as Cut Cross-Entropy does; `entries` drops every entry that is, which nobody does.
 
     python bench/training_curves.py --ways exact sampled:0.01 filter -o curves.json
     python bench/training_curves.py --picture curves.svg curves.json
 
-All runs begin with the same weights. Runs with the same seed (`WAY@SEED`, default 0) see the same batches in
-the same order. Differences are compared with the spread between orders.
+All runs begin with the same weights. Those of one seed (`WAY@SEED`, 0 where none is given) see the same batches in the same
+order; what another order makes of the loss is the spread that differences are held against.
 """
 
 import argparse
@@ -24,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples", "py
 
 
 def kept_of(gradient, rows, entries):
-    """Return a mask of the blocks that contain a value of at least 2^-12."""
+    """Which numbers stand in a block that has one of at least 2^-12."""
     n, v = gradient.shape
     padded = torch.nn.functional.pad(gradient.abs(), (0, -v % entries, 0, -n % rows))
     large = padded.view(padded.shape[0] // rows, rows, -1, entries).amax((1, 3)) >= 2.0**-12
@@ -32,7 +31,7 @@ def kept_of(gradient, rows, entries):
 
 
 class Filtered(torch.autograd.Function):
-    """Cross-entropy of a dense head without the gradients of the other blocks."""
+    """Cross-entropy of a dense head without the gradients of such blocks."""
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, rows, entries):
@@ -110,7 +109,7 @@ def draw(path, picture):
     import matplotlib.backends.backend_svg as svg
 
     matplotlib.use("Agg")
-    # Strict readers refuse a DOCTYPE. Text stays text, and the same file gives the same bytes.
+    # Strict readers refuse a DOCTYPE; letters stay text, and the same file gives the same bytes.
     svg.svgProlog = '<?xml version="1.0" encoding="utf-8" standalone="no"?>\n'
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "logitless"})
     import matplotlib.pyplot as plt
@@ -144,9 +143,9 @@ def main():
     parser.add_argument("--held-out", type=int, default=16, help="blocks")
     parser.add_argument("--every", type=int, default=20, help="steps between validations")
     parser.add_argument("--lr", type=float, default=1e-4)
-    parser.add_argument("--picture", help="draw the runs in FILE instead of training")
+    parser.add_argument("--picture", help="draws what FILE holds, and trains nothing")
     parser.add_argument("-o", "--output")
-    parser.add_argument("file", nargs="?", help="written by earlier runs")
+    parser.add_argument("file", nargs="?", help="that a run has written")
     options = parser.parse_args()
     if options.picture:
         return draw(options.file, options.picture)
