@@ -29,7 +29,7 @@ def predicted_seconds(name, plan, shape, gemm_rate, memory_rate):
     head, logits = item * hidden * vocab, (8 if item == 8 else 4) * rows * vocab
     chunk = re.search(r"in chunks of (\d+)", plan)
     chunks = math.ceil(rows / int(chunk[1])) if chunk and name == "one_pass" else 1
-    # The head is read for the logits, and again for gradients. Memory is read before it is written.
+    # The head is read for the logits, and again for gradients. Memory that is written is read first.
     moved = chunks * head if name == "forward" else chunks * 4 * head
     # Kept logits are written, then turned into gradients in place. The products of dense read them from
     # memory; one pass multiplies a tile while it is in a cache. Dense also reads the logits from memory to

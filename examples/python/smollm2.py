@@ -30,8 +30,8 @@ def load(dtype):
     tokenizer = transformers.AutoTokenizer.from_pretrained(home, gguf_file=GGUF)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model = transformers.AutoModelForCausalLM.from_pretrained(home, gguf_file=GGUF, dtype=torch.float32)
-    # The weights are float32 now. Trainer refuses a config that says they are quantised, so build a model
-    # without it.
+    # The weights are float32 now, but the loaded model still counts as quantised, which Trainer refuses. So
+    # build a new one.
     config = model.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config

@@ -36,7 +36,7 @@ TEST(BlasCores, LevelsOfAllCoresAreKnown) {
   }
 }
 
-// The operating system lists a flag only if it supports the corresponding registers.
+// Linux lists a flag only if it supports the corresponding registers.
 TEST(BlasCores, TheCpusLevelIsThatOfItsFlags) {
   std::ifstream file("/proc/cpuinfo");
   std::set<std::string> flags;
