@@ -13,7 +13,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace accumulate_test {
 
 struct Case {
   PlanKind plan;
@@ -102,5 +102,5 @@ INSTANTIATE_TEST_SUITE_P(Plans, Accumulated,
                                            Case{PlanKind::kTwoPass, size_t{64} << 20, true, 0, 1},
                                            Case{PlanKind::kTwoPass, size_t{64} << 20, true, 0.4, 3}));
 
-}  // namespace
+}  // namespace accumulate_test
 }  // namespace logitless::testing

@@ -16,7 +16,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace borders_test {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
@@ -330,5 +330,5 @@ TEST(Borders, ArraysThatDoNotStandWhereTheirElementsMayAreRefused) {
   });
 }
 
-}  // namespace
+}  // namespace borders_test
 }  // namespace logitless::testing

@@ -13,7 +13,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace budget_test {
 
 struct Call {
   int64_t tokens, hidden, vocab;
@@ -216,5 +216,5 @@ TEST(SmallWorkspace, FixedTilesAreKept) {
   });
 }
 
-}  // namespace
+}  // namespace budget_test
 }  // namespace logitless::testing

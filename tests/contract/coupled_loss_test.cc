@@ -20,7 +20,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace coupled_loss_test {
 
 constexpr size_t kRoomy = size_t{64} << 20;
 
@@ -290,5 +290,5 @@ TEST(RunTokenLoss, ItsExceptionArrives) {
   }
 }
 
-}  // namespace
+}  // namespace coupled_loss_test
 }  // namespace logitless::testing

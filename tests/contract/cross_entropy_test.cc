@@ -7,7 +7,7 @@
 #include "support/testers.h"
 
 namespace logitless::testing {
-namespace {
+namespace cross_entropy_test {
 
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow};
 
@@ -33,5 +33,5 @@ TEST(CrossEntropy, ShapesOfRealUse) {
   }
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace logitless::testing

@@ -15,7 +15,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace data_ranks_test {
 
 // A call on some sequences of a batch, and some vocabulary entries of its head.
 struct Part {
@@ -187,5 +187,5 @@ TEST(DataRanks, OfAGridEndTogether) {
   }
 }
 
-}  // namespace
+}  // namespace data_ranks_test
 }  // namespace logitless::testing

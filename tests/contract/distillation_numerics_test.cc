@@ -19,7 +19,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace distillation_numerics_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
@@ -300,5 +300,5 @@ TEST(DistillationNumerics, WhatIsWrongWithLogitsIsSaid) {
   });
 }
 
-}  // namespace
+}  // namespace distillation_numerics_test
 }  // namespace logitless::testing

@@ -17,7 +17,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace dropped_rows_test {
 
 constexpr int64_t kWidth = 45;  // components that vocabulary entries read
 
@@ -183,5 +183,5 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{131, 300, 0, 0, DType::kFloat32, HeadLayout::kHiddenVocab, 1, 0.3},
                       Shape{131, 300, 16, 64, DType::kFloat32, HeadLayout::kVocabHidden, 1, 0.3}));
 
-}  // namespace
+}  // namespace dropped_rows_test
 }  // namespace logitless::testing

@@ -18,7 +18,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace early_sums_test {
 
 constexpr int kRanks = 2;
 // The first four messages hold the sums of 2,048 entries, or of 4,096 in bfloat16. Two threads are at most 32
@@ -222,5 +222,5 @@ TEST(EarlySums, EndWhereOneDies) {
   }
 }
 
-}  // namespace
+}  // namespace early_sums_test
 }  // namespace logitless::testing

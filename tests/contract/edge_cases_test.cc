@@ -12,7 +12,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace edge_cases_test {
 
 // 8,200 × 262,147 logits are more than 2³¹. Rows repeat four states and four targets, so that four rows of
 // truth serve.
@@ -225,5 +225,5 @@ TEST(EmptyBatch, OfNoSequencesIsLegal) {
   EXPECT_EQ(result.plan.describe(), "forward_only: no row takes part");
 }
 
-}  // namespace
+}  // namespace edge_cases_test
 }  // namespace logitless::testing

@@ -20,7 +20,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace expected_row_test {
 
 ContextOptions options_of(PlanKind plan, int threads = 2) {
   ContextOptions options;
@@ -370,5 +370,5 @@ TEST(ExpectedRow, RowsThatAreNotNumbersHaveNoOtherGradients) {
   for (const float value : nothing.d_hidden(PlanKind::kExpectedRow)) EXPECT_TRUE(std::isnan(value));
 }
 
-}  // namespace
+}  // namespace expected_row_test
 }  // namespace logitless::testing

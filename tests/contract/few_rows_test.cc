@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace few_rows_test {
 
 // As Plan::gemm_library says: of float32, and of 16 bits.
 constexpr int64_t kFewRows = 32;
@@ -74,5 +74,5 @@ TEST(FewRows, DoNotDependOnEachOther) {
   }
 }
 
-}  // namespace
+}  // namespace few_rows_test
 }  // namespace logitless::testing

@@ -15,7 +15,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace gradient_precision_test {
 
 constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, GradientPrecision::kSplit,
                                              GradientPrecision::kFloat32};
@@ -228,5 +228,5 @@ TEST(GradientPrecision, IsWhatThePlanSays) {
   EXPECT_EQ(single.gradient_dtype, DType::kFloat32);
 }
 
-}  // namespace
+}  // namespace gradient_precision_test
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 #include "support/refusal.h"
 
 namespace logitless::testing {
-namespace {
+namespace halves_test {
 
 Context context_of(PlanKind plan) {
   ContextOptions options;
@@ -124,5 +124,5 @@ TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
   }
 }
 
-}  // namespace
+}  // namespace halves_test
 }  // namespace logitless::testing

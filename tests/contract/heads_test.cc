@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace heads_test {
 
 struct Int8Head {
   std::vector<int8_t> values;
@@ -119,5 +119,5 @@ TEST(Heads, SaysWhatIsWrong) {
   });
 }
 
-}  // namespace
+}  // namespace heads_test
 }  // namespace logitless::testing

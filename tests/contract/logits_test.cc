@@ -15,7 +15,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace logits_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -206,5 +206,5 @@ TEST(Logits, OffsetsArePackedSequences) {
   });
 }
 
-}  // namespace
+}  // namespace logits_test
 }  // namespace logitless::testing

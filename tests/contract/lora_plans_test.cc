@@ -17,7 +17,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace lora_plans_test {
 
 // A frozen head with a frozen LoRA takes them by itself.
 TEST(LoraPlans, ExpectedRowsAreTakenWhereTheHeadIsFrozen) {
@@ -163,5 +163,5 @@ TEST(LoraPlans, ChosenSegmentsOfOneGradientAlone) {
   EXPECT_TRUE(alone.d_b == all.d_b);
 }
 
-}  // namespace
+}  // namespace lora_plans_test
 }  // namespace logitless::testing

@@ -17,7 +17,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace lora_ranks_test {
 
 // What ranks hold in common is compared.
 TEST(LoraRanks, ThatHoldOtherThingsAreTold) {
@@ -73,5 +73,5 @@ TEST(LoraRanks, ThatHoldOtherThingsAreTold) {
   });
 }
 
-}  // namespace
+}  // namespace lora_ranks_test
 }  // namespace logitless::testing

@@ -15,7 +15,7 @@
 #include "support/testers.h"
 
 namespace logitless::testing {
-namespace {
+namespace non_finite_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -208,5 +208,5 @@ TEST(NonFinite, InOneRowOfEveryTask) {
   }
 }
 
-}  // namespace
+}  // namespace non_finite_test
 }  // namespace logitless::testing

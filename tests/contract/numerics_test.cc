@@ -13,7 +13,7 @@
 #include "support/testers.h"
 
 namespace logitless::testing {
-namespace {
+namespace numerics_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -295,5 +295,5 @@ TEST(Numerics, MaskedEntriesInALoss) {
   EXPECT_TRUE(std::isnan(loss_of()));
 }
 
-}  // namespace
+}  // namespace numerics_test
 }  // namespace logitless::testing

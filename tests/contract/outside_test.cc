@@ -13,7 +13,7 @@
 #include "support/calls.h"
 
 namespace logitless::testing {
-namespace {
+namespace outside_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -87,5 +87,5 @@ TEST(Outside, AGradientNeedsItsStatistics) {
   EXPECT_EQ(out, std::vector<float>(3, 99));
 }
 
-}  // namespace
+}  // namespace outside_test
 }  // namespace logitless::testing

@@ -16,7 +16,7 @@
 #include "support/option_cases.h"
 
 namespace logitless::testing {
-namespace {
+namespace rank_arguments_test {
 
 // What a rank has of its own: its part of the head, and how it writes the gradients of that.
 bool is_own(const std::string& name) {
@@ -191,5 +191,5 @@ TEST(RankArguments, AreTheSameOnAllRanksOfAVocabulary) {
   });
 }
 
-}  // namespace
+}  // namespace rank_arguments_test
 }  // namespace logitless::testing

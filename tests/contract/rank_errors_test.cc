@@ -17,7 +17,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace rank_errors_test {
 
 // What a rank is given, for one of them to be wrong.
 struct GivenToRank {
@@ -340,5 +340,5 @@ TEST(RankErrors, EndWhereOneDies) {
   EXPECT_GT(dies_at, 10);
 }
 
-}  // namespace
+}  // namespace rank_errors_test
 }  // namespace logitless::testing

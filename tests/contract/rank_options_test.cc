@@ -13,7 +13,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace rank_options_test {
 
 enum class Split { kVocabulary, kBatch };
 
@@ -94,5 +94,5 @@ TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfABatch) {
   });
 }
 
-}  // namespace
+}  // namespace rank_options_test
 }  // namespace logitless::testing

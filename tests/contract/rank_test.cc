@@ -11,7 +11,7 @@
 #include "support/inputs.h"
 
 namespace logitless::testing {
-namespace {
+namespace rank_test {
 
 constexpr StatsRequest kRank = {.argmax = true, .rank = true};
 
@@ -76,5 +76,5 @@ TEST(Rank, WhoDoesNotAskDoesNotPay) {
   EXPECT_GT(workspace(kRank), workspace({}));
 }
 
-}  // namespace
+}  // namespace rank_test
 }  // namespace logitless::testing

@@ -15,7 +15,7 @@
 #include "generator/good_call.h"
 
 namespace logitless::testing {
-namespace {
+namespace refusals_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -345,5 +345,5 @@ TEST(Refusals, OfEveryOptionOfAContext) {
   visit_fields(FieldsOf<ContextOptions>(), spoil, options);
 }
 
-}  // namespace
+}  // namespace refusals_test
 }  // namespace logitless::testing

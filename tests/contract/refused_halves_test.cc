@@ -13,7 +13,7 @@
 #include "support/refusal.h"
 
 namespace logitless::testing {
-namespace {
+namespace refused_halves_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -188,5 +188,5 @@ TEST(RefusedHalves, OnePassWhoseSumsDoNotFit) {
   EXPECT_NO_THROW(runs(DType::kBFloat16, rounded));
 }
 
-}  // namespace
+}  // namespace refused_halves_test
 }  // namespace logitless::testing

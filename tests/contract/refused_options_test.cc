@@ -11,7 +11,7 @@
 #include "support/key_call.h"
 
 namespace logitless::testing {
-namespace {
+namespace refused_options_test {
 
 TEST(RefusedOptions, OfACrossEntropy) {
   expect_changes({
@@ -303,5 +303,5 @@ TEST(RefusedOptions, OfADistillation) {
   });
 }
 
-}  // namespace
+}  // namespace refused_options_test
 }  // namespace logitless::testing

@@ -6,7 +6,7 @@
 #include "support/key_call.h"
 
 namespace logitless::testing {
-namespace {
+namespace refused_tensors_test {
 
 TEST(RefusedTensors, OfHiddenStatesAndAHead) {
   expect_changes({
@@ -262,5 +262,5 @@ TEST(RefusedTensors, OfALora) {
   });
 }
 
-}  // namespace
+}  // namespace refused_tensors_test
 }  // namespace logitless::testing

@@ -15,7 +15,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace segment_edge_cases_test {
 
 TEST(SegmentEdgeCases, RowsThatAreNotNumbersHaveNoOtherGradients) {
   SeededModel model(30, 9, 2000, 2);
@@ -175,5 +175,5 @@ TEST(SegmentEdgeCases, InsideATeamOfTheCallers) {
   }
 }
 
-}  // namespace
+}  // namespace segment_edge_cases_test
 }  // namespace logitless::testing

@@ -19,7 +19,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace segment_gradients_test {
 
 TEST(SegmentGradients, TheMeanOfSampledOnesIsExact) {
   SeededModel model(12, 5, 1000, 0.2);
@@ -204,5 +204,5 @@ TEST(SegmentGradients, TellWhyTheyCannotBeChosen) {
   expect_invalid_input({cannot + "the vocabulary is cut", "backward.theta"}, [&] { cross(Context(sliced), views); });
 }
 
-}  // namespace
+}  // namespace segment_gradients_test
 }  // namespace logitless::testing

@@ -16,7 +16,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace segment_losses_test {
 
 // A student, and a teacher of another width that says something similar: it has the student's states and head
 // with noise, and some components of its own.
@@ -275,5 +275,5 @@ TEST(SegmentLosses, AnEntryThatTheTeacherRulesOutIsNeverDropped) {
   }
 }
 
-}  // namespace
+}  // namespace segment_losses_test
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace segment_noise_test {
 
 TEST(SegmentNoise, TheNoiseIsTheOneThatIsAskedFor) {
   const SeededModel model(384, 32, 6000, 0.8);
@@ -79,5 +79,5 @@ TEST(SegmentNoise, AreExactWhereMostWouldBeTaken) {
   EXPECT_LT(plan.kept_share, 0.5);
 }
 
-}  // namespace
+}  // namespace segment_noise_test
 }  // namespace logitless::testing

@@ -19,7 +19,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace set_distillation_test {
 
 // A few rows of logits, and a teacher that is known at sets of token ids.
 constexpr int64_t kN = 12, kV = 37;
@@ -438,5 +438,5 @@ TEST(SetDistillation, ASetOfNoIdsTakesNoPart) {
   EXPECT_EQ(d_logits, std::vector<double>(2 * kV, 0));
 }
 
-}  // namespace
+}  // namespace set_distillation_test
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 #include "support/every_task.h"
 
 namespace logitless::testing {
-namespace {
+namespace shared_workspace_test {
 
 ContextOptions small_tiles(int threads, Workspace* workspace) {
   ContextOptions options;
@@ -77,5 +77,5 @@ void serve_threads_at_once(const std::vector<int>& teams) {
 TEST(SharedWorkspace, ServesThreadsAtOnce) { serve_threads_at_once({1, 1, 1}); }
 TEST(SharedWorkspace, ServesTeamsAtOnce) { serve_threads_at_once({1, 2, 3}); }
 
-}  // namespace
+}  // namespace shared_workspace_test
 }  // namespace logitless::testing

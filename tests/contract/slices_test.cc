@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace slices_test {
 
 const std::vector<int64_t> kSlices = {34, 40, 27};
 
@@ -214,5 +214,5 @@ TEST(Slices, AreRefusedWhereTheyFitNothing) {
   EXPECT_THROW(token_stats_slice(Context(), source.states(), source.head(), batch.targets()), InvalidInput);
 }
 
-}  // namespace
+}  // namespace slices_test
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace strides_test {
 
 TEST(Strides, NoSequence) {
   const float weight[20] = {};
@@ -122,5 +122,5 @@ TEST(StridesBadInput, Targets) {
   });
 }
 
-}  // namespace
+}  // namespace strides_test
 }  // namespace logitless::testing

@@ -16,7 +16,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace top_k_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -224,5 +224,5 @@ TEST(TopK, WhoDoesNotAskDoesNotPay) {
   EXPECT_LE(model.planned(100).workspace_bytes, model.planned(0).workspace_bytes + lists + cache_lines);
 }
 
-}  // namespace
+}  // namespace top_k_test
 }  // namespace logitless::testing

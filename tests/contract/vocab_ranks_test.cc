@@ -10,7 +10,7 @@
 #include "support/thread_ranks.h"
 
 namespace logitless::testing {
-namespace {
+namespace vocab_ranks_test {
 
 // 16 bytes of statistics per token and rank, 8 H (P - 1) / P of d_hidden, and little more.
 TEST(VocabRanks, SendWhatTheyMust) {
@@ -56,5 +56,5 @@ TEST(VocabRanks, SendWhatTheyMust) {
   }
 }
 
-}  // namespace
+}  // namespace vocab_ranks_test
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace weight_sink_test {
 
 CrossEntropyTester small() { return CrossEntropyTester().tiles(16, 64).threads(3).sink(); }
 
@@ -96,5 +96,5 @@ TEST(WeightSink, OneCallAtATime) {
   EXPECT_EQ(together, 0);
 }
 
-}  // namespace
+}  // namespace weight_sink_test
 }  // namespace logitless::testing

@@ -10,7 +10,7 @@
 #include "generator/call_run.h"
 
 namespace logitless::testing {
-namespace {
+namespace c_calls_test {
 
 void throw_unless_ok(logitless_status status) {
   if (status == LOGITLESS_OK) return;
@@ -150,5 +150,5 @@ TEST(DrawnCalls, ArriveThroughC) {
   EXPECT_GE(runs_through_c, 2 * accepted);  // with two teams
 }
 
-}  // namespace
+}  // namespace c_calls_test
 }  // namespace logitless::testing

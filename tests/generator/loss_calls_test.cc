@@ -16,7 +16,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace loss_calls_test {
 
 using Options = std::vector<std::pair<std::string, std::string>>;
 
@@ -197,5 +197,5 @@ TEST(IdSets, ASetOfOneIdIsCertain) {
   EXPECT_EQ(d_logits, std::vector<float>(d_logits.size(), 0.0F));
 }
 
-}  // namespace
+}  // namespace loss_calls_test
 }  // namespace logitless::testing

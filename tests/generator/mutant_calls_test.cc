@@ -14,7 +14,7 @@
 #include "logitless/logitless.h"
 
 namespace logitless::testing {
-namespace {
+namespace mutant_calls_test {
 
 std::vector<float> numbers(int64_t count, double step, double scale = 1) {
   std::vector<float> out;
@@ -347,5 +347,5 @@ TEST(NamedCalls, ACallbackEndsACallByAPositiveNumber) {
   EXPECT_EQ(logitless_run(call), LOGITLESS_CALLBACK_FAILED);
 }
 
-}  // namespace
+}  // namespace mutant_calls_test
 }  // namespace logitless::testing

@@ -13,7 +13,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace distillation_golden_test {
 
 const Golden& distillation_golden() {
   static const Golden golden("distillation.json");
@@ -77,5 +77,5 @@ TEST(GoldenFilesTest, HoldEveryDivergence) {
   EXPECT_EQ(held.size(), all_of<Divergence>().size());
 }
 
-}  // namespace
+}  // namespace distillation_golden_test
 }  // namespace logitless::testing

@@ -8,7 +8,7 @@
 #include "kernels/row_kernels.h"
 
 namespace logitless::testing {
-namespace {
+namespace packings_golden_test {
 
 const Golden& packings_golden() {
   static const Golden golden("packings.json");
@@ -75,5 +75,5 @@ TEST(GoldenFilesTest, HoldEveryPackingOfBlocks) {
   }
 }
 
-}  // namespace
+}  // namespace packings_golden_test
 }  // namespace logitless::testing

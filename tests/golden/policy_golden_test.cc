@@ -10,7 +10,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace policy_golden_test {
 
 const Golden& policy_golden() {
   static const Golden golden("policy.json");
@@ -107,5 +107,5 @@ TEST(GoldenFilesTest, HoldEveryPolicyVariant) {
   EXPECT_EQ(held.size(), all_of<PolicyLossType>().size());
 }
 
-}  // namespace
+}  // namespace policy_golden_test
 }  // namespace logitless::testing

@@ -9,7 +9,7 @@
 #include "support/calls.h"
 
 namespace logitless::testing {
-namespace {
+namespace policy_projects_test {
 
 class ProjectBatch {
  public:
@@ -78,5 +78,5 @@ TEST(PolicyProjects, EveryCase) {
   expect_every_case<ProjectBatch>("policy_projects.json", evaluate, 1e-7, 1e-7);
 }
 
-}  // namespace
+}  // namespace policy_projects_test
 }  // namespace logitless::testing

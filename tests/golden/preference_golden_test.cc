@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace preference_golden_test {
 
 const Golden& preference_golden() {
   static const Golden golden("preference.json");
@@ -190,5 +190,5 @@ TEST(GoldenFilesTest, HoldEveryPreferenceLossAlone) {
 
 TEST(GoldenFilesTest, HoldKto) { EXPECT_FALSE(preference_golden().names(is_kto).empty()); }
 
-}  // namespace
+}  // namespace preference_golden_test
 }  // namespace logitless::testing

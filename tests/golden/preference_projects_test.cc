@@ -15,7 +15,7 @@
 #include "support/calls.h"
 
 namespace logitless::testing {
-namespace {
+namespace preference_projects_test {
 
 class ProjectBatch {
  public:
@@ -139,5 +139,5 @@ TEST(PreferenceProjects, EveryCase) {
   expect_every_case<ProjectBatch>("preference_projects.json", evaluate_case, 1e-9, 1e-12);
 }
 
-}  // namespace
+}  // namespace preference_projects_test
 }  // namespace logitless::testing

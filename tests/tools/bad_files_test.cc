@@ -8,7 +8,7 @@
 #include "processes.h"
 
 namespace logitless::testing {
-namespace {
+namespace bad_files_test {
 
 class BadFilesTest : public CliTest {
  protected:
@@ -292,5 +292,5 @@ TEST_F(BadFilesTest, WithoutProcTheReasonIsTold) {
   EXPECT_EQ(result.err, "logitless: /proc is not mounted, and this command needs it to measure memory\n");
 }
 
-}  // namespace
+}  // namespace bad_files_test
 }  // namespace logitless::testing

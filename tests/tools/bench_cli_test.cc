@@ -3,7 +3,7 @@
 #include "bench_fixture.h"
 
 namespace logitless::testing {
-namespace {
+namespace bench_cli_test {
 
 using Values = std::vector<std::string>;
 
@@ -180,5 +180,5 @@ TEST_F(BenchTest, BadInputExitsWithTwoAndOneLineBeforeAnythingRuns) {
   EXPECT_EQ(read("torn"), "no benchmark");
 }
 
-}  // namespace
+}  // namespace bench_cli_test
 }  // namespace logitless::testing

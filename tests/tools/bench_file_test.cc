@@ -3,7 +3,7 @@
 #include "bench_fixture.h"
 
 namespace logitless::testing {
-namespace {
+namespace bench_file_test {
 
 class BenchFileTest : public BenchTest {
  protected:
@@ -161,5 +161,5 @@ TEST_F(BenchFileTest, ALayoutThatNoSettingNamesIsThePointsOwn) {
   EXPECT_EQ(same.exit_code(), 0) << same.err;
 }
 
-}  // namespace
+}  // namespace bench_file_test
 }  // namespace logitless::testing

@@ -4,7 +4,7 @@
 #include "processes.h"
 
 namespace logitless::testing {
-namespace {
+namespace bench_process_test {
 
 class BenchProcessTest : public BenchTest {
  protected:
@@ -91,5 +91,5 @@ TEST_F(BenchProcessTest, AnInterruptThatReachesThePointAloneEndsTheCommandToo) {
   EXPECT_EQ(read_run("run.jsonl").points.size(), 2u);
 }
 
-}  // namespace
+}  // namespace bench_process_test
 }  // namespace logitless::testing

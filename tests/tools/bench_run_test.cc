@@ -12,7 +12,7 @@
 #include "io/files.h"
 
 namespace logitless::testing {
-namespace {
+namespace bench_run_test {
 
 using namespace io;
 
@@ -84,5 +84,5 @@ TEST(Reader, WhatIsNoRunIsRefused) {
             "run.jsonl:2: contender dense: status is 7, not what bench writes");
 }
 
-}  // namespace
+}  // namespace bench_run_test
 }  // namespace logitless::testing

@@ -9,7 +9,7 @@
 #include "logitless/environment.h"
 
 namespace logitless::testing {
-namespace {
+namespace cli_help_test {
 
 std::string page_of(const std::string& name) {
   std::ostringstream text;
@@ -175,5 +175,5 @@ TEST_F(HelpTest, ManPagesMentionNoOptionThatDoesNotExist) {
   }
 }
 
-}  // namespace
+}  // namespace cli_help_test
 }  // namespace logitless::testing

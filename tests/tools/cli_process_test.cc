@@ -4,7 +4,7 @@
 #include "processes.h"
 
 namespace logitless::testing {
-namespace {
+namespace cli_process_test {
 
 TEST_F(CliTest, AContenderThatIsKilledExitsWithThree) {
   const pid_t command = start({"compare", kTiny, "--repeat", "1000000", "--json", path("report.json")});
@@ -46,5 +46,5 @@ TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
   expect_gone(contender);
 }
 
-}  // namespace
+}  // namespace cli_process_test
 }  // namespace logitless::testing

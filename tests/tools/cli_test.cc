@@ -5,7 +5,7 @@
 #include "logitless/version.h"
 
 namespace logitless::testing {
-namespace {
+namespace cli_test {
 
 TEST_F(CliTest, CompareOnTheTinyConfigAgreesAndPrintsATable) {
   const Finished result = compare({});
@@ -228,5 +228,5 @@ TEST_F(CliTest, InfoNamesWhatRuns) {
   EXPECT_TRUE(e["warnings"].is_array());
 }
 
-}  // namespace
+}  // namespace cli_test
 }  // namespace logitless::testing

@@ -16,7 +16,7 @@
 #include "io/error.h"
 
 namespace logitless::cli {
-namespace {
+namespace commands_test {
 
 Inputs draw(std::vector<std::string> settings) {
   settings.insert(settings.end(), {"model={hidden_size: 4, vocab_size: 5000}", "batch_size=4", "seq_len=5000"});
@@ -109,5 +109,5 @@ TEST(Units, FiguresReadAsPeopleWriteThem) {
   EXPECT_EQ(fixed(std::numeric_limits<double>::max(), 2).size(), 312u);
 }
 
-}  // namespace
+}  // namespace commands_test
 }  // namespace logitless::cli

@@ -8,7 +8,7 @@
 #include "gguf_bytes.h"
 
 namespace logitless::testing {
-namespace {
+namespace compare_models_cli_test {
 
 constexpr size_t kTokens = 6, kWide = 5, kNarrow = 3, kVocab = 7;
 const std::vector<int64_t> kTargets = {0, 1, 6, -100, 3, 2};
@@ -204,5 +204,5 @@ TEST_F(CompareModelsTest, BadInputIsALine) {
   refused(other, "teacher.hidden has 6 rows but hidden has 4");
 }
 
-}  // namespace
+}  // namespace compare_models_cli_test
 }  // namespace logitless::testing

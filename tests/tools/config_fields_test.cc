@@ -14,7 +14,7 @@
 #include "support/option_cases.h"
 
 namespace logitless::testing {
-namespace {
+namespace config_fields_test {
 
 using Settings = std::vector<std::string>;
 
@@ -183,5 +183,5 @@ TEST(ConfigFields, OfSeededTeachersAndSetsAct) {
   EXPECT_EQ(loss("id_logps", {"sets.ids=0"}), 0);
 }
 
-}  // namespace
+}  // namespace config_fields_test
 }  // namespace logitless::testing

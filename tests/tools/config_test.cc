@@ -11,7 +11,7 @@
 #include "support/calls.h"
 
 namespace logitless::io {
-namespace {
+namespace config_test {
 
 const std::filesystem::path kConfigs = std::filesystem::path(SOURCE_FOLDER) / "configs";
 
@@ -313,5 +313,5 @@ TEST_F(ConfigTest, TheShippedConfigsLoad) {
   EXPECT_EQ(load_config((kConfigs / "gemma-2-2b.yaml").string(), {}).model.softcap, 30);
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace logitless::io

@@ -11,7 +11,7 @@
 #include "support/host_tensor.h"
 
 namespace logitless::testing {
-namespace {
+namespace deviation_test {
 
 using oracle::Deviation;
 using oracle::MatrixXd;
@@ -102,5 +102,5 @@ TEST(Deviation, NaNAndInfinityAreNeverLost) {
   EXPECT_EQ(of(MatrixXd::Zero(1, 1), copy_of(MatrixXd::Ones(1, 1), DType::kFloat32)).rel_l2(), kInfinity);
 }
 
-}  // namespace
+}  // namespace deviation_test
 }  // namespace logitless::testing

@@ -15,7 +15,7 @@
 #include "support/testers.h"
 
 namespace logitless::testing {
-namespace {
+namespace docs_test {
 
 namespace fs = std::filesystem;
 
@@ -356,5 +356,5 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
   }
 }
 
-}  // namespace
+}  // namespace docs_test
 }  // namespace logitless::testing

@@ -16,7 +16,7 @@
 #include "support/calls.h"
 
 namespace logitless::io {
-namespace {
+namespace gguf_test {
 
 using testing::array;
 using testing::GgufBytes;
@@ -381,5 +381,5 @@ TEST_F(GgufTest, WhatDoesNotFitAHeadIsRefused) {
       "tensor output.weight is IQ2_XS (type 17): only F32"));
 }
 
-}  // namespace
+}  // namespace gguf_test
 }  // namespace logitless::io

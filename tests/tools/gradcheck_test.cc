@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace gradcheck_test {
 
 using Words = std::vector<std::string>;
 
@@ -298,5 +298,5 @@ TEST(Gradcheck, AWrongGradientIsCaught) {
   }
 }
 
-}  // namespace
+}  // namespace gradcheck_test
 }  // namespace logitless::testing

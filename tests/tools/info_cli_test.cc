@@ -9,7 +9,7 @@
 #include "support/environment_variable.h"
 
 namespace logitless::testing {
-namespace {
+namespace info_cli_test {
 
 // OPENBLAS_CORETYPE=Prescott stands in for an OpenBLAS that takes this CPU for a much older one.
 class InfoCliTest : public CliTest {
@@ -85,5 +85,5 @@ TEST_F(CliTest, AnEmulatedTileUnitComesFirstAndIsWarnedOf) {
   }
 }
 
-}  // namespace
+}  // namespace info_cli_test
 }  // namespace logitless::testing

@@ -11,7 +11,7 @@
 #include "peft_adapter.h"
 
 namespace logitless::testing {
-namespace {
+namespace lora_cli_test {
 
 using Words = std::vector<std::string>;
 
@@ -215,5 +215,5 @@ TEST_F(LoraCliTest, BadAdaptersSayWhatIsWrongAndNothingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(path("none")));
 }
 
-}  // namespace
+}  // namespace lora_cli_test
 }  // namespace logitless::testing

@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace oracle_test {
 
 using oracle::Problem;
 using oracle::Statistics;
@@ -219,5 +219,5 @@ TEST(HostTensor, RoundsToNearestEven) {
   EXPECT_EQ(half_ulp(1e-6, DType::kFloat16), 0x1p-25);
 }
 
-}  // namespace
+}  // namespace oracle_test
 }  // namespace logitless::testing

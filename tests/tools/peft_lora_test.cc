@@ -10,7 +10,7 @@
 #include "peft_adapter.h"
 
 namespace logitless::testing {
-namespace {
+namespace peft_lora_test {
 
 using io::PeftLora;
 using nlohmann::json;
@@ -174,5 +174,5 @@ TEST_F(PeftLoraTest, BadConfigsSayWhatIsWrong) {
   EXPECT_TRUE(error_of(folder).starts_with("adapter/adapter_model.safetensors: cannot be opened")) << error_of(folder);
 }
 
-}  // namespace
+}  // namespace peft_lora_test
 }  // namespace logitless::testing

@@ -12,7 +12,7 @@
 #include "support/preference_cases.h"
 
 namespace logitless::testing {
-namespace {
+namespace preference_oracle_test {
 
 using oracle::compute_kto;
 using oracle::compute_preference;
@@ -139,5 +139,5 @@ TEST(PreferenceOracle, APairWithAnEmptySideCountsNowhere) {
   }
 }
 
-}  // namespace
+}  // namespace preference_oracle_test
 }  // namespace logitless::testing

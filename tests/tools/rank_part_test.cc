@@ -13,7 +13,7 @@
 #include "io/safetensors.h"
 
 namespace logitless::cli {
-namespace {
+namespace rank_part_test {
 
 io::Config config_of(std::vector<std::string> settings) {
   settings.insert(settings.begin(),
@@ -228,5 +228,5 @@ TEST(RankPart, FewerUnitsThanRanksAreRefused) {
   EXPECT_EQ(message_of({"parallel.data=30"}), "");
 }
 
-}  // namespace
+}  // namespace rank_part_test
 }  // namespace logitless::cli

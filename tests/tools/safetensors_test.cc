@@ -19,7 +19,7 @@
 #include "folder_test.h"
 
 namespace logitless::io {
-namespace {
+namespace safetensors_test {
 
 using testing::has;
 
@@ -303,5 +303,5 @@ TEST_F(SafetensorsTest, AFileIsReplacedWholeOrNotAtAll) {
   EXPECT_EQ(SafetensorsFile(path("later")).find("x")->elements(), 1);
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace logitless::io

@@ -11,7 +11,7 @@
 #include "support/calls.h"
 
 namespace logitless::testing {
-namespace {
+namespace score_cli_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -381,5 +381,5 @@ TEST_F(ScoreTest, SaysWhichEntryAHeadHasNot) {
   EXPECT_TRUE(has(twice.err, "model.vocab_ids is set, and --vocab-ids was given: one of the two")) << twice.err;
 }
 
-}  // namespace
+}  // namespace score_cli_test
 }  // namespace logitless::testing

@@ -9,7 +9,7 @@
 #include "cli_fixture.h"
 
 namespace logitless::testing {
-namespace {
+namespace score_top_k_test {
 
 class ScoreTopKTest : public CliTest {
  protected:
@@ -84,5 +84,5 @@ TEST_F(ScoreTopKTest, WrongCountsAreRefused) {
   EXPECT_TRUE(has(result.err, "top_k must be"));
 }
 
-}  // namespace
+}  // namespace score_top_k_test
 }  // namespace logitless::testing

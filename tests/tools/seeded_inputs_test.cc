@@ -14,7 +14,7 @@
 #include "io/safetensors.h"
 
 namespace logitless::io {
-namespace {
+namespace seeded_inputs_test {
 
 std::vector<float> seeded_head(HeadLayout layout, int64_t hidden, int64_t vocab, uint64_t seed = 5) {
   std::vector<float> head(static_cast<size_t>(hidden * vocab));
@@ -50,5 +50,5 @@ TEST(SeededInputs, DependOnTheSeedAndRoundToTheirType) {
   }
 }
 
-}  // namespace
+}  // namespace seeded_inputs_test
 }  // namespace logitless::io

@@ -9,7 +9,7 @@
 #include "cli_fixture.h"
 
 namespace logitless::testing {
-namespace {
+namespace tensors_cli_test {
 
 TEST_F(CliTest, RealTensorsInEitherLayoutGiveTheSameLoss) {
   const std::vector<std::string> tall = write_tensors(true);
@@ -256,5 +256,5 @@ TEST_F(CliTest, CompareWritesWhatTheFusedPathComputed) {
   }
 }
 
-}  // namespace
+}  // namespace tensors_cli_test
 }  // namespace logitless::testing

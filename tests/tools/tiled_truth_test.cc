@@ -16,7 +16,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace tiled_truth_test {
 
 using oracle::MatrixXd;
 using oracle::VectorXd;
@@ -144,5 +144,5 @@ TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   expect_fused_same(Inputs(spec), options, kScratch, cross);
 }
 
-}  // namespace
+}  // namespace tiled_truth_test
 }  // namespace logitless::testing

@@ -7,7 +7,7 @@
 #include "timing/statistics.h"
 
 namespace logitless::timing {
-namespace {
+namespace timing_test {
 
 TEST(Statistics, MediansAndQuartilesLieBetweenNeighbours) {
   EXPECT_EQ(median({3}), 3);
@@ -32,5 +32,5 @@ TEST(LargeGemm, RunsInEveryType) {
   }
 }
 
-}  // namespace
+}  // namespace timing_test
 }  // namespace logitless::timing

@@ -8,7 +8,7 @@
 #include <limits>
 
 namespace logitless::io {
-namespace {
+namespace tolerances_test {
 
 TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
   const Tolerances single = tolerances_of(DType::kFloat32, DType::kFloat32);
@@ -60,5 +60,5 @@ TEST(Tolerances, AgainstExactNumbersFollowTheTypesAndTheSize) {
   EXPECT_NEAR(growth_by_rounded_logits(DType::kFloat32, DType::kBFloat16), std::sqrt(1e5 / 128), 0.1);
 }
 
-}  // namespace
+}  // namespace tolerances_test
 }  // namespace logitless::io

@@ -14,7 +14,7 @@
 #include "support/views.h"
 
 namespace logitless::testing {
-namespace {
+namespace troubleshooting_test {
 
 std::string troubleshooting() { return io::read_text_file(SOURCE_FOLDER "/docs/troubleshooting.md", 1 << 20); }
 
@@ -149,5 +149,5 @@ TEST_F(CliTest, TroubleshootingQuotesTheCommand) {
   }
 }
 
-}  // namespace
+}  // namespace troubleshooting_test
 }  // namespace logitless::testing

@@ -17,7 +17,7 @@
 #include "gemm/cpu_bfloat16.h"
 
 namespace logitless::testing {
-namespace {
+namespace amx_tiles_test {
 
 using gemm::tiles::kPanel;
 using gemm::tiles::kStep;
@@ -163,5 +163,5 @@ TEST_F(PackingOfTheCpu, WritesTheSameBytes) {
   }
 }
 
-}  // namespace
+}  // namespace amx_tiles_test
 }  // namespace logitless::testing

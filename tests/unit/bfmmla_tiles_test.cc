@@ -16,7 +16,7 @@
 #include "gemm/bfmmla_tiles.h"
 
 namespace logitless::testing {
-namespace {
+namespace bfmmla_tiles_test {
 
 using gemm::tiles::kPanel;
 using gemm::tiles::kStep;
@@ -196,5 +196,5 @@ TEST_F(UnitOfTheCpu, HasTheBitsOfTheEmulatedOne) {
   }
 }
 
-}  // namespace
+}  // namespace bfmmla_tiles_test
 }  // namespace logitless::testing

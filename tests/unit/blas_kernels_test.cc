@@ -13,7 +13,7 @@
 #include "support/environment_variable.h"
 
 namespace logitless::testing {
-namespace {
+namespace blas_kernels_test {
 
 using enum gemm::VectorLevel;
 
@@ -93,5 +93,5 @@ TEST(BlasCores, TheWarningSaysWhatToDo) {
             "OPENBLAS_CORETYPE=Prescott is set; unset it, or set OPENBLAS_CORETYPE=SkylakeX");
 }
 
-}  // namespace
+}  // namespace blas_kernels_test
 }  // namespace logitless::testing

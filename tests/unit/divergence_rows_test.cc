@@ -14,7 +14,7 @@
 
 namespace logitless::kernels {
 
-namespace {
+namespace divergence_rows_test {
 
 const DivergenceForm kForms[] = {DivergenceForm::kKl, DivergenceForm::kMixture, DivergenceForm::kOverlap};
 const std::pair<DivergenceForm, PairSlope> kFormsAndSlopes[] = {{DivergenceForm::kKl, PairSlope::kNone},
@@ -293,5 +293,5 @@ TEST(DivergenceSumsMerge, JoinsInEveryGrouping) {
   }
 }
 
-}  // namespace
+}  // namespace divergence_rows_test
 }  // namespace logitless::kernels

@@ -22,7 +22,7 @@
 #include "support/host_tensor.h"
 
 namespace logitless::testing {
-namespace {
+namespace gemm_products_test {
 
 struct Shape {
   int64_t m, n, k;
@@ -369,5 +369,5 @@ TEST(Products, NameTheLibraryThatMultiplies) {
   }
 }
 
-}  // namespace
+}  // namespace gemm_products_test
 }  // namespace logitless::testing

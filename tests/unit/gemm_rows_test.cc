@@ -17,7 +17,7 @@
 #include "logitless/dtype.h"
 
 namespace logitless::testing {
-namespace {
+namespace gemm_rows_test {
 
 using gemm::RowRule;
 
@@ -252,5 +252,5 @@ TEST(Backends, AreFoundByTheirNames) {
   }
 }
 
-}  // namespace
+}  // namespace gemm_rows_test
 }  // namespace logitless::testing

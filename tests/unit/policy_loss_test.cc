@@ -16,7 +16,7 @@
 #include "support/policy_cases.h"
 
 namespace logitless::testing {
-namespace {
+namespace policy_loss_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -392,5 +392,5 @@ TEST(PolicyBounds, EntropyQuantile) {
   }
 }
 
-}  // namespace
+}  // namespace policy_loss_test
 }  // namespace logitless::testing

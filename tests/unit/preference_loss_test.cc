@@ -18,7 +18,7 @@
 #include "support/preference_cases.h"
 
 namespace logitless::testing {
-namespace {
+namespace preference_loss_test {
 
 using oracle::SequenceBatch;
 
@@ -274,5 +274,5 @@ TEST(KtoLossFunction, OnlyWhatWeighsMayBeInfiniteOrNaN) {
   }
 }
 
-}  // namespace
+}  // namespace preference_loss_test
 }  // namespace logitless::testing

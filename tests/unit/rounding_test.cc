@@ -6,7 +6,7 @@
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
-namespace {
+namespace rounding_test {
 
 std::vector<uint16_t> rounded(const RowKernels& kernels, const std::vector<float>& from, bool accumulate) {
   const Guarded<float> source(from, Flush::kEnd);
@@ -196,5 +196,5 @@ TEST_P(SimdTargets, TilesOfRoundedLogitsMatchThePlainKernels) {
 INSTANTIATE_TEST_SUITE_P(AllTargets, SimdTargets, ::testing::ValuesIn(simd_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
-}  // namespace
+}  // namespace rounding_test
 }  // namespace logitless::kernels

@@ -347,7 +347,7 @@ void expect_same_gradient(const std::vector<T>& got, const std::vector<T>& want,
   }
 }
 
-/// Runs a test for every instruction set of this CPU.
+/// Runs a test for every instruction set of this CPU. rows_test.cc instantiates them for all files.
 class SimdTargets : public ::testing::TestWithParam<const RowKernels*> {};
 
 }  // namespace logitless::kernels

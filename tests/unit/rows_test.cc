@@ -7,7 +7,7 @@
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
-namespace {
+namespace rows_test {
 
 template <class T>
 void compare_all_options(const RowKernels& simd) {
@@ -475,5 +475,5 @@ TEST(RowStatsMerge, JoinsInEveryGrouping) {
   }
 }
 
-}  // namespace
+}  // namespace rows_test
 }  // namespace logitless::kernels

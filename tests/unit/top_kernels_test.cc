@@ -15,7 +15,7 @@
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
-namespace {
+namespace top_kernels_test {
 
 // A row, and how many of its largest logits are wanted.
 template <class T>
@@ -118,12 +118,14 @@ void plant_special_values(const TypedKernels<T>& kernels) {
   }
 }
 
-TEST_P(SimdTargets, KeepWhatASortPutsFirst) {
+class TopKernelTargets : public ::testing::TestWithParam<const RowKernels*> {};
+
+TEST_P(TopKernelTargets, KeepWhatASortPutsFirst) {
   compare(GetParam()->f32);
   compare(GetParam()->f64);
 }
 
-TEST_P(SimdTargets, SeeASpecialLogitInEveryColumn) {
+TEST_P(TopKernelTargets, SeeASpecialLogitInEveryColumn) {
   plant_special_values(GetParam()->f32);
   plant_special_values(GetParam()->f64);
 }
@@ -155,7 +157,7 @@ void compare_capped(const RowKernels& kernels) {
   }
 }
 
-TEST_P(SimdTargets, CapLogitsAsFoldsDo) {
+TEST_P(TopKernelTargets, CapLogitsAsFoldsDo) {
   compare_capped<float>(*GetParam());
   compare_capped<double>(*GetParam());
 }
@@ -166,8 +168,8 @@ std::vector<const RowKernels*> all_kernels() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(TopKernels, SimdTargets, ::testing::ValuesIn(all_kernels()),
+INSTANTIATE_TEST_SUITE_P(AllTargets, TopKernelTargets, ::testing::ValuesIn(all_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
-}  // namespace
+}  // namespace top_kernels_test
 }  // namespace logitless::kernels

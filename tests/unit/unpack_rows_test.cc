@@ -9,7 +9,7 @@
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
-namespace {
+namespace unpack_rows_test {
 
 constexpr Packing kBlockPackings[] = {Packing::kQ4_0, Packing::kQ8_0, Packing::kQ4K, Packing::kQ5K, Packing::kQ6K};
 
@@ -258,5 +258,5 @@ TEST(Unpack, KnownCodes) {
 INSTANTIATE_TEST_SUITE_P(UnpackKernels, SimdTargets, ::testing::ValuesIn(simd_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
-}  // namespace
+}  // namespace unpack_rows_test
 }  // namespace logitless::kernels
