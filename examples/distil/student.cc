@@ -125,7 +125,7 @@ StepReport Student::step() {
 
   std::optional<PeakMeter> meter;
   if (step_ == 1) {
-    // so that the output does not count as the head's memory
+    // The output must not count as the head's memory.
     make_resident({d_hidden_.data(), static_cast<size_t>(d_hidden_.size())});
     meter.emplace();
   }

@@ -16,7 +16,7 @@ struct AdamWOptions {
   /// Larger than the usual 1e-8, because a gradient entry that consists of rounding error must not cause a
   /// full-sized step.
   double epsilon = 1e-6;
-  /// of every tensor: a step scales it by 1 − learning rate · weight_decay
+  /// A step scales every tensor by 1 − learning rate · weight_decay.
   double weight_decay = 0.01;
 };
 

@@ -34,10 +34,10 @@ inline constexpr RunNames kHeadOptimizers = {"separate", "fused"};
 
 struct Verdict {
   double max_difference = 0;  ///< of the losses over all steps; NaN if any is
-  /// true if all losses, and all parameters after the last step, have the same bits
+  /// True if all losses, and all parameters after the last step, have the same bits.
   bool same_bits = false;
-  bool same_cut = false;  ///< true if the two plans are cut the same way
-  /// true for two optimizers of one head: with equal plans the bits must be the same
+  bool same_cut = false;  ///< true if both plans have the same tiles and chunks
+  /// True for two optimizers of one head: with equal plans the bits must be the same.
   bool judges_bits = false;
   /// Both have the same number of steps, max_difference <= kLossTolerance, and required bits are the same
   bool agrees = false;

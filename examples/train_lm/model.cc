@@ -11,7 +11,7 @@ namespace {
 void fill_normal(std::span<float> values, double deviation, std::mt19937_64& generator) {
   constexpr double kUnit = 0x1p-53;
   for (float& value : values) {
-    // in (0, 1], so that the logarithm is finite
+    // In (0, 1], so that the logarithm is finite.
     const double u = (static_cast<double>(generator() >> 11) + 1.0) * kUnit;
     const double v = static_cast<double>(generator() >> 11) * kUnit;
     value = static_cast<float>(deviation * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));

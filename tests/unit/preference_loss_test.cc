@@ -210,9 +210,9 @@ TEST(PreferenceLossFunction, AotWithTiesAndUnsortedValues) {
   const SequenceBatch batches[] = {
       // c - r: 1, 3, 1, 3; c⁰ - r⁰: -1, -1, -2, -1.
       one_token_batch({-1, -1, -3, -2, -2, -4, -4, -5}, {-3, -2, -4, -2, -2, -1, -2, -1}),
-      // all equal
+      // All are equal.
       one_token_batch({-1, -1, -1, -2, -2, -2}, {-1, -1, -1, -1, -1, -1}),
-      // fall in the policy and rise in the reference
+      // They fall in the policy and rise in the reference.
       one_token_batch({-1, -2, -3, -4, -8, -8, -8, -8}, {-4, -3, -2, -1, -5, -5, -5, -5}),
   };
   for (const PreferenceLossType loss : {PreferenceLossType::kAot, PreferenceLossType::kAotUnpaired}) {
