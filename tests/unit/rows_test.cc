@@ -452,6 +452,15 @@ TEST(Dispatch, AContextRunsTheTargetThatItNames) {
   EXPECT_EQ(std::adjacent_find(functions.begin(), functions.end()), functions.end());
 }
 
+TEST(RowStatsMerge, TheEarlierOfEqualLogitsStaysTheArgmax) {
+  RowStats earlier, later;
+  earlier.max = later.max = 3;
+  earlier.argmax = 1, later.argmax = 7;
+  EXPECT_EQ(merge(earlier, later, 1).argmax, 1);
+  later.max = 4;
+  EXPECT_EQ(merge(earlier, later, 1).argmax, 7);
+}
+
 TEST(RowStatsMerge, JoinsInEveryGrouping) {
   Tile<double> tile;
   tile.rows = 1;
