@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""scripts/ci/arrows on small repositories: what it accepts, and the line that each kind of mistake earns."""
+"""scripts/ci/arrows on small repositories: accepted ones, and the message for each kind of error."""
 
 import pathlib
 import subprocess
@@ -22,7 +22,7 @@ ARROWS = ["include", "src/core -> include", "src/engine -> include, src/core", "
 
 class Arrows(unittest.TestCase):
     def expect(self, messages, sources=None, arrows=None, page=None):
-        """Runs the script on SOURCES and `sources`, where the page states `arrows`."""
+        """Run the script on SOURCES and `sources`, with `arrows` on the page."""
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             for path, text in {**SOURCES, **(sources or {})}.items():
