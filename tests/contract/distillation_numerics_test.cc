@@ -290,7 +290,7 @@ TEST(DistillationNumerics, WhatIsWrongWithLogitsIsSaid) {
   both.logits = teacher;
   refused(both, "teacher: logits are given, and hidden states or a head beside them");
   Teacher capped(teacher);
-  capped.head.softcap = 30;  // it would have no effect
+  capped.head.softcap = 30;  // It would have no effect.
   refused(capped, "teacher: logits are given, and hidden states or a head beside them");
   expect_invalid_input({"teacher has no logits: beside a student of finished logits, a teacher's are finished too"},
                        [&] {

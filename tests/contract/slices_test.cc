@@ -203,7 +203,7 @@ TEST(Slices, AreRefusedWhereTheyFitNothing) {
             std::string::npos);
   EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slices = {40}; }).find("beside other ranks"), std::string::npos);
   EXPECT_NE(refused([](ContextOptions&) {}, {.rank = true}).find("rank is wanted"), std::string::npos);
-  // Gathered statistics belong to one model.
+  // What is gathered is of one model.
   const std::vector<std::byte> gathered(3 * 320);
   Reference model;
   model.hidden = source.states();

@@ -102,7 +102,7 @@ TEST_F(LoraCliTest, BadSettingsSayWhatIsWrong) {
   refused({"model.lora.scale=2"}, "--set model.lora.scale needs model.lora.rank: the head has no LoRA");
   refused({"model.lora.rank=100000000000"}, "choose a smaller shape");
   refused({"gradients.d_lora_a=true"}, "--set gradients.d_lora_a needs a LoRA");
-  // refused by the library
+  // What the library refuses.
   refused({"model.lora.rank=3", "model.lora.dtype=float64"}, "float64 mixes with no other type");
   refused({"model.lora.rank=3", "backward.mode=sampled"},
           "backward.mode = sampled cannot run: the head has a LoRA, and the noise of its gradients is not estimated: "
