@@ -1,12 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures a loss over chosen entries of a head against the same entries gathered first: the loss and the gradients of
-hidden states and head, in PyTorch.
+"""Measures a loss over chosen entries of a head, with `vocab_ids=` and with the entries gathered first: the
+loss and the gradients of hidden states and head, in PyTorch.
 
     python bench/chosen_entries.py                     # 32,000 entries of Qwen2.5-1.5B's head, 2,048 tokens
     python bench/chosen_entries.py --vocab 49152 --hidden 576 --chosen 8192 --dtype bfloat16
 
-All take turns in one process; what is printed are medians, the peak above what was resident before a call, and how far
-loss and gradients are from those of the first.
+The calls take turns in one process. Prints median times, the peak memory above what was resident before the
+call, and the errors of loss and gradients relative to the first variant.
 """
 
 import argparse

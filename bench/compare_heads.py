@@ -1,20 +1,21 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""How far a quantised head is from the head that it was made of, on real hidden states, three ways: in
-float64, from the packed head as logitless reads it, and as llama.cpp's `llama-perplexity --kl-divergence` has
-it, which stores the base's log-probabilities in 16 bits.
+"""Measures how far a quantised head is from the original, on real hidden states, in three ways: in float64,
+from the packed head as logitless reads it, and as llama.cpp's `llama-perplexity --kl-divergence` computes it,
+which stores the base's log-probabilities in 16 bits.
 
     python bench/compare_heads.py states/
 
-The folder has head.safetensors with lm_head [V, H] and text.safetensors with hidden [N, H]. KL is of the
-quantised distribution from the base's, averaged over tokens. llama.cpp's files are emulated in float32
-(tools/perplexity/perplexity.cpp: the functions named log_softmax): of each token a scale, a minimum no lower
-than 16 nats below the largest logit, and 16 bits for each vocabulary entry; entries whose stored
-log-probability is below -16 are left out of the sum. The logits there are float32 products of the same
-unpacked head, so that the format alone differs.
+The folder has head.safetensors with lm_head [V, H] and text.safetensors with hidden [N, H]. KL is from the
+base's distribution to the quantised one, averaged over tokens.
 
-q8_0 and q4_0 are packed by gguf. For the K-quants, which it only unpacks, a quantiser below rounds to the
-nearest, without llama.cpp's search for better scales; rows are padded with zeros to whole blocks of 256. nf4
-is as in bitsandbytes, in groups of 64.
+llama.cpp's files are emulated in float32 (tools/perplexity/perplexity.cpp: the functions named log_softmax).
+Per token they hold a scale, a minimum no lower than 16 nats below the largest logit, and 16 bits per
+vocabulary entry. Entries whose stored log-probability is below -16 are left out of the sum. Their logits are
+float32 products of the same unpacked head, so that only the format differs.
+
+q8_0 and q4_0 are packed by gguf. gguf only unpacks K-quants, so a quantiser below packs them: it rounds to
+nearest, without llama.cpp's search for better scales, and pads rows with zeros to whole blocks of 256. nf4 is
+as in bitsandbytes, in groups of 64.
 """
 
 import argparse
@@ -44,12 +45,12 @@ def safe(divisor):
 
 
 def halves(low, high):
-    """Two numbers of 4 bits a byte."""
+    """Pack two 4-bit numbers per byte."""
     return low.astype(np.uint8) | high.astype(np.uint8) << 4
 
 
 def pack_q6_k(blocks):
-    """[N, 256] as the blocks of kernels/packed_blocks.h."""
+    """Pack [N, 256] into the blocks of kernels/packed_blocks.h."""
     groups = blocks.reshape(-1, 16, 16)
     scales = np.abs(groups).max(2) / 31
     d = half(scales.max(1) / 127)
@@ -81,7 +82,8 @@ def pack_q45_k(blocks, bits):
 
 
 def quantise(weight, packing):
-    """The rows of a packed head, scales where they stand apart, and the float32 head that they are unpacked to."""
+    """Return the packed rows, separate scales if the packing has them, and the float32 head that they unpack
+    to."""
     rows, cols = weight.shape
     if packing == "nf4":
         groups = weight.reshape(rows, -1, 64)
@@ -105,7 +107,7 @@ def log_probabilities(logits):
 
 
 def stored(logits):
-    """What llama.cpp reads back of the base's float32 logits."""
+    """Return the base's log-probabilities as llama.cpp reads them back from its file."""
     largest = logits.max(1, keepdims=True)
     least = np.maximum(logits.min(1, keepdims=True), largest - np.float32(16))
     log_sum = np.log(np.exp(logits - largest).sum(1, keepdims=True, dtype=np.float64)).astype(np.float32)
@@ -115,7 +117,7 @@ def stored(logits):
 
 
 def stored_divergence(base, logits):
-    """(KL, whether the largest entry is the same) of each token, as llama.cpp computes them from `stored`."""
+    """Return (KL, whether the largest entry is the same) per token, as llama.cpp computes them from `stored`."""
     largest = logits.max(1, keepdims=True)
     log_sum = np.log(np.exp(logits - largest).sum(1, keepdims=True, dtype=np.float64)).astype(np.float32)
     terms = np.exp(base) * (base - logits + (largest + log_sum))
@@ -155,7 +157,7 @@ def main():
             exact[packing].append((kl, logits.argmax(1) == base_top))
             stored_kl[packing].append(stored_divergence(read_back, states @ unpacked.T))
 
-    print(f"{len(hidden)} tokens; bytes a token: " + ", ".join(f"{n:,} ({name})" for name, n in file_bytes.items()))
+    print(f"{len(hidden)} tokens; bytes per token: " + ", ".join(f"{n:,} ({name})" for name, n in file_bytes.items()))
     print("| head | bits | KL | error of logitless | of 16-bit files | top-1 | logitless | 16-bit files |")
     print("|---|---|---|---|---|---|---|---|")
     for packing, (data, scales, _) in heads.items():

@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Small calls whose instructions scripts/ci/instruction_counts counts under valgrind. Inputs are seeded, and
-// one thread runs the kernels of AVX2, the best that valgrind emulates.
+// one thread runs the AVX2 kernels, the best that valgrind emulates.
 //
-//     counted_calls --build      prints what the counts depend on besides the sources, as JSON
-//     counted_calls [CASE ...]   makes these calls (none: all), and prints the name of each after its call
+//     counted_calls --build      prints what the counts depend on apart from the sources, as JSON
+//     counted_calls [CASE ...]   makes these calls (default: all) and prints the name of each after its call
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +26,7 @@ namespace {
 using Call = std::function<void()>;
 }
 
-// Valgrind counts what happens in here, which it finds by this name.
+// Valgrind counts the instructions inside this function, which it finds by name.
 extern "C" __attribute__((noinline)) void logitless_counted_call(const Call& call) { call(); }
 
 namespace logitless::bench {
@@ -51,7 +51,7 @@ class Numbers {
   uint64_t state_;
 };
 
-// Memory that begins with a page, so that the cache lines of a call do not depend on the calls before it.
+// Page-aligned memory, so that the cache lines of a call do not depend on the calls before it.
 class Memory {
  public:
   explicit Memory(size_t bytes) : data_(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage)) {
@@ -70,7 +70,7 @@ class Memory {
   std::unique_ptr<void, Free> data_;
 };
 
-// A matrix of numbers in [-scale, scale); scale = 0 leaves them as the memory holds them.
+// A matrix of numbers in [-scale, scale); scale = 0: uninitialised.
 class Numbered {
  public:
   Numbered(DType dtype, int64_t rows, int64_t cols, double scale = 0, uint64_t seed = 1)
@@ -97,7 +97,7 @@ class Numbered {
   int64_t rows_, cols_;
 };
 
-// Ids that jump about in the vocabulary and do not repeat among `vocab` neighbours.
+// Ids scattered over the vocabulary, without repetition in any `vocab` consecutive ones.
 std::vector<int64_t> some_ids(int64_t count, int64_t vocab) {
   std::vector<int64_t> ids(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) ids[static_cast<size_t>(i)] = (i * 7919 + 13) % vocab;
@@ -113,7 +113,7 @@ Context context_for(PlanKind plan = PlanKind::kAuto) {
   return Context(options);
 }
 
-// Logits of a standard deviation of about 3, as those of a model.
+// Logits with a standard deviation of about 3, as a model's have.
 struct GivenLogits {
   explicit GivenLogits(DType dtype, int64_t tokens = 32, int64_t vocab = 8192)
       : logits(dtype, tokens, vocab, 5), dlogits(dtype, tokens, vocab), ids(some_ids(tokens, vocab)) {}
@@ -127,7 +127,7 @@ struct GivenLogits {
   std::vector<int64_t> ids;
 };
 
-// More rows than are few (Backend::few_rows()).
+// More rows than Backend::few_rows() treats as few.
 int64_t many_rows(DType dtype) { return dtype == DType::kFloat32 ? 64 : 72; }
 
 struct Fused {
@@ -159,7 +159,7 @@ struct Fused {
 
 constexpr DType kF32 = DType::kFloat32, kBf16 = DType::kBFloat16, kF64 = DType::kFloat64;
 
-// The row kernels alone: the fold, and with `gradient` the gradient kernel.
+// The row kernels alone: the fold, and the gradient kernel if `gradient`.
 Call logits_call(DType dtype, bool gradient, CrossEntropy options = {}) {
   const auto in = std::make_shared<GivenLogits>(dtype);
   return [=] {
@@ -214,7 +214,7 @@ Call statistics_call(const StatsRequest& request) {
   return [=] { run(in->context, in->source(), TokenStatistics{.targets = in->targets(), .request = request}); };
 }
 
-// Many rows of few logits: what a loss does for each token.
+// Many rows of few logits, which measures the loss's own work per token.
 Call preference_call() {
   constexpr int64_t kSequences = 64, kLength = 32;
   const auto in = std::make_shared<GivenLogits>(kF32, kSequences * kLength, 16);
@@ -286,7 +286,7 @@ Call lora_call() {
 
 struct Sets {
   explicit Sets(int64_t tokens, int64_t vocab) : ids(some_ids(tokens * kIds, vocab)), logps(kF32, tokens, kIds, 1, 9) {
-    // Below −log K: they are those of a teacher who has something left outside of the set.
+    // Below −log K, so that the teacher's probabilities in the set sum to less than 1.
     for (int64_t i = 0; i < tokens * kIds; ++i) logps_data()[i] -= 6;
   }
   float* logps_data() { return const_cast<float*>(static_cast<const float*>(logps.view().data)); }
@@ -318,7 +318,7 @@ Call set_distillation_call() {
   };
 }
 
-// Where the float16 scales of a block stand.
+// Returns the byte offsets of the float16 scales within a block.
 std::vector<int64_t> places_of_scales(Packing packing) {
   if (has_scales_apart(packing)) return {};
   if (packing == Packing::kQ6K) return {208};
@@ -361,7 +361,7 @@ Call repeated(int times, const Call& call) {
   };
 }
 
-// What a call costs before and after its rows: one row, few logits, sizes that no vector divides.
+// The fixed cost of a call: one row, few logits, sizes that are not multiples of a vector.
 Call small_logits_call() {
   const auto in = std::make_shared<GivenLogits>(kF32, 1, 61);
   return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, in->gradients()); };
@@ -372,7 +372,7 @@ Call small_fused_call() {
   return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, in->both()); };
 }
 
-// The choice of a plan, where the shape leaves one.
+// The choice of a plan, for a shape that fits more than one.
 Call plan_call() {
   struct Untouched {
     Numbered hidden{kF32, 2048, 256}, weight{kF32, 32768, 256}, d_hidden{kF32, 2048, 256}, d_weight{kF32, 32768, 256};
@@ -454,10 +454,10 @@ void run(const std::vector<std::string>& names) {
   for (Case& one : all_cases()) {
     if (names.empty() || std::count(names.begin(), names.end(), one.name) > 0) cases.push_back(std::move(one));
   }
-  if (!names.empty() && cases.size() != names.size()) throw std::invalid_argument("not all of these are cases");
+  if (!names.empty() && cases.size() != names.size()) throw std::invalid_argument("not every argument names a case");
   for (const Case& one : cases) {
     const Call call = one.make();
-    call();  // what only a first call does is not counted
+    call();  // the work of a first call is not counted
     logitless_counted_call(call);
     std::printf("%s\n", one.name.c_str());
   }
@@ -469,8 +469,8 @@ void run(const std::vector<std::string>& names) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   int status = 0;
-  // A thread has a heap and a stack of its own. Those of main() depend on the environment and on clocks: when
-  // it is loaded, Highway's library times itself and allocates as often as it likes.
+  // A new thread has its own heap and stack. The heap and stack of main() depend on the environment and on
+  // clocks: when Highway's library is loaded, it times itself and allocates a varying number of times.
   std::thread([&] {
     try {
       if (arguments == std::vector<std::string>{"--build"}) {

@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures steps of a trainer whose head is frozen: the loss, and the gradient of hidden states alone.
+"""Measures steps of a trainer whose head is frozen: the loss and only the gradient of hidden states.
 
     python bench/frozen_head.py                       # SmolLM2-135M's head, 2,048 tokens, float32, seeded
     python bench/frozen_head.py --model qwen2.5-1.5b --dtype bfloat16
 
-All take turns in one process; what is printed are medians, and their ratio to the time of two products of the size of
-the logits at the rate of PyTorch's own product of that size. `halves` are token_logps() and a loss of them in PyTorch;
-`two pass` is the same call with the plan that the other halves run. Errors are those of the first rows, against float64,
-relative to the largest row.
+The calls take turns in one process. Prints median times and their ratio to two products of the size of the
+logits, timed with PyTorch's own product of that size. `halves` are token_logps() and a loss of them in
+PyTorch; `cross_entropy, two pass` is the fused call under the plan that their backward pass runs. Errors are
+of the first rows' gradient against float64, relative to the largest row.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import torch
 from logitless.torch import linear_cross_entropy, policy_loss, set_options, token_logps
 
 HEADS = {"smollm2-135m": (576, 49152), "qwen2.5-1.5b": (1536, 151936)}
-CHECKED = 32  # rows that are held to float64
+CHECKED = 32  # rows compared with float64
 
 
 def dense(hidden, weight, targets):
@@ -76,7 +76,7 @@ def calls_of(hidden, weight, targets, compiled):
 
 
 def error_of(gradient, hidden, weight, targets):
-    """Of the first rows of a mean's gradient."""
+    """Return the error of the gradient's first rows, for the mean loss."""
     rows = hidden.detach()[:CHECKED].double().requires_grad_()
     logits = rows @ weight.double().T
     (torch.nn.functional.cross_entropy(logits, targets[:CHECKED], reduction="sum") / len(hidden)).backward()

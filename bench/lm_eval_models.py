@@ -1,14 +1,15 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures log-likelihoods of lm-evaluation-harness with its own model `hf` and with `logitless`, in a process each.
+"""Measures log-likelihoods of lm-evaluation-harness with its own model `hf` and with `logitless`, each in its
+own process.
 
     python bench/lm_eval_models.py                          # SmolLM2-135M's width and vocabulary, two layers
     python bench/lm_eval_models.py --vocab 151936           # with the vocabulary of Qwen 2.5
     python bench/lm_eval_models.py --real --dtype bfloat16  # SmolLM2-135M-Instruct itself (examples/python)
 
-`rolling` scores whole documents, in windows of --max-length. `choices` asks questions with four answers of four words,
-each of them read together with its question. `letters` has answers of one token, for which a question is read once.
-The processes take turns. Printed are the medians of seconds and of the peak of resident memory above that of the
-loaded model, the largest difference of two log-likelihoods, and how many greedy flags differ.
+`rolling` scores whole documents, in windows of --max-length. `choices` asks questions with four answers of
+four words, and reads the question again with each answer. `letters` has one-token answers, so it reads each
+question once. The processes take turns. Prints the median time, the median peak of resident memory above the
+loaded model, the largest difference between two log-likelihoods, and how many greedy flags differ.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def random_model(options):
 
 
 def words_of(options):
-    """A function that returns as many words as it is asked for, of a text or random ones."""
+    """Return a function that returns the given number of words, from a text or random."""
     if not options.real:
         draw = random.Random(0)
         return lambda count: " ".join(f"w{draw.randrange(3, options.vocab)}" for _ in range(count))
@@ -81,7 +82,7 @@ def requests_of(task, options):
 
 
 def run(model_name, task, options):
-    """One task, in a process of its own, after a request that warms up."""
+    """Run one task, in this process, after a warm-up request."""
     import torch
     from lm_eval.models.huggingface import HFLM
 
@@ -109,7 +110,7 @@ def run(model_name, task, options):
 
 
 def measured(model_name, task):
-    """Runs a model and a task in a process of its own, and returns what it printed."""
+    """Run a model and a task in its own process, and return what it printed."""
     arguments = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--run", model_name, task]
     made = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     return json.loads(made.stdout.splitlines()[-1])

@@ -1,12 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures heads that are packed against a bfloat16 and a float32 head of the same shape: the loss and the gradient of
-hidden states, whose head is frozen.
+"""Measures packed heads against a bfloat16 and a float32 head of the same shape: the loss and the gradient of
+hidden states, with a frozen head.
 
     python bench/packed_heads.py                          # Qwen2.5-1.5B's head, 2,048 tokens of bfloat16
     python bench/packed_heads.py --vocab 49152 --hidden 768 --dtype float32
 
-Packed numbers are random bits under small scales, so that no format is favoured. All take turns in one process; what is
-printed are medians, the bytes that each head takes, and ratios to the bfloat16 head.
+Packed numbers are random bits under small scales, so that no format is favoured. The calls take turns in one
+process. Prints median times, the bytes of each head, and ratios to the bfloat16 head.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import torch
 
 import logitless
 
-# Bytes and numbers of a block, and where its float16 scales begin. Those of int8 and nf4 stand apart.
+# Bytes and numbers per block, and the offsets of its float16 scales. int8 and nf4 store their scales
+# separately.
 BLOCKS = {
     "q8_0": (34, 32, (0,)),
     "q4_0": (18, 32, (0,)),

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile,
-// the rate of its products on each backend, what a sweep over logits costs the memory alone, and what a call
-// costs besides its products. Parts take turns, so that whatever slows the machine down slows all of them.
+// Measures parts of a call whose total `logitless bench` measures: the row kernels' share of a tile, the rate
+// of its products on each backend, the memory traffic of a sweep over logits, and the overhead of a call.
+// Parts take turns, so that whatever slows the machine down slows all of them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -28,8 +28,8 @@ struct Part {
   std::vector<double> seconds = {};
 };
 
-// Lets them run, A B C A B C and so on, and prints their medians; and the rate of each thread, where it is
-// said how many GFLOP it does in a turn.
+// Runs the parts in turn (A B C A B C ...) and prints their medians; also the rate per thread if `gigaflops`,
+// the GFLOP of one turn, is given.
 void take_turns(std::vector<Part>& parts, int repeat, double gigaflops = 0) {
   for (int i = 0; i < repeat; ++i) {
     for (Part& part : parts) {
@@ -42,12 +42,12 @@ void take_turns(std::vector<Part>& parts, int repeat, double gigaflops = 0) {
     const auto [low, high] = std::minmax_element(part.seconds.begin(), part.seconds.end());
     const double median = timing::median(part.seconds);
     std::printf("  %-34s median %9.6f s  (%.6f to %.6f)", part.name.c_str(), median, *low, *high);
-    if (gigaflops > 0) std::printf("  %6.0f GFLOP/s a thread", gigaflops / median);
+    if (gigaflops > 0) std::printf("  %6.0f GFLOP/s per thread", gigaflops / median);
     std::printf("\n");
   }
 }
 
-/// The row kernels' share of a tile: their time on one tile against that of the tile's GEMM, on one thread.
+/// The row kernels' share of a tile: their time on one tile compared with its GEMM, on one thread.
 void run_rows(int64_t hidden, int repeat) {
   constexpr int64_t kRows = 256, kCols = 1024, kStride = kCols + 16;
   ContextOptions options;
@@ -115,7 +115,7 @@ struct TileProduct {
   bool a_transposed, b_transposed, accumulate;
 };
 
-// Numbers as trainers have them: a tile unit that multiplies zeros runs at a higher clock.
+// Random numbers, like a trainer's: a tile unit that multiplies zeros runs at a higher clock.
 std::vector<std::byte> normal_numbers(int64_t count, DType dtype) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
@@ -133,14 +133,14 @@ std::vector<std::byte> normal_numbers(int64_t count, DType dtype) {
   return out;
 }
 
-// Returns the first whole cache line, where a workspace's tiles begin.
+// Returns the first whole cache line, as a workspace aligns its tiles.
 float* aligned(std::vector<float>& data) {
   void* begin = data.data();
   size_t bytes = data.size() * sizeof(float);
   return static_cast<float*>(std::align(64, sizeof(float), begin, bytes));
 }
 
-/// The rates of a tile's products, each of which `threads` threads make for themselves at the same time.
+/// The rates of a tile's products, with `threads` threads each computing its own at the same time.
 void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
   constexpr int64_t kRows = 512, kWords = 1024;
   const TileProduct products[] = {{"logits", kRows, kWords, hidden, false, true, false},
@@ -150,7 +150,7 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
   ContextOptions options;
   options.threads = threads;
   const int team = Context(options).threads();
-  constexpr int64_t kStride = kWords + 16;  // of a tile, and more than any of the other rows needs
+  constexpr int64_t kStride = kWords + 16;  // of a tile; larger than any other row needs
   const std::vector<std::byte> a = normal_numbers(kWords * std::max(hidden, kStride), dtype);
   const std::vector<std::byte> b = normal_numbers(kWords * std::max(hidden, kStride), dtype);
   std::printf("products of a tile of %lld x %lld in %s, H = %lld, %d threads\n", static_cast<long long>(kRows),
@@ -191,7 +191,7 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
   }
 }
 
-// Reads all of it. Integer sums, because the compiler may vectorise them.
+// Reads all logits. The sums are integers, because the compiler may vectorise those.
 uint32_t plain_sum(const float* logits, int64_t size, int threads) {
   uint32_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(threads)
@@ -203,7 +203,7 @@ uint32_t plain_sum(const float* logits, int64_t size, int threads) {
   return sum;
 }
 
-// What the memory takes at the least: the logits are read twice, and as much is written once.
+// A lower bound on the memory traffic: the logits are read twice and a buffer of their size is written once.
 void read_twice_write_once(const float* logits, int64_t size, float* out, int threads) {
   const float scale = plain_sum(logits, size, threads) == 1 ? 0.5f : 1.0f;  // keeps the sum alive
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -217,7 +217,7 @@ void run_memory(int64_t tokens, int64_t vocab, int threads, int repeat) {
   const int64_t size = tokens * vocab;
   const std::unique_ptr<float[]> logits(new float[static_cast<size_t>(size)]);
   const std::unique_ptr<float[]> gradient(new float[static_cast<size_t>(size)]);
-  // Every page is touched by the team that uses it.
+  // The team that uses the pages touches them first.
 #pragma omp parallel for schedule(static) num_threads(team)
   for (int64_t i = 0; i < size; ++i) logits[static_cast<size_t>(i)] = gradient[static_cast<size_t>(i)] = 0.5f;
   uint32_t sum = 0;
@@ -231,10 +231,10 @@ void run_memory(int64_t tokens, int64_t vocab, int threads, int repeat) {
               sum);
 }
 
-/// What a repeated call costs besides its products: one row of 16 numbers, 16 logits.
+/// The overhead of a repeated call: one row of 16 numbers, 16 logits.
 void run_calls(int threads, int repeat) {
   constexpr int64_t kHidden = 16, kVocab = 16;
-  constexpr int kCalls = 10'000;  // in a turn
+  constexpr int kCalls = 10'000;  // per turn
   ContextOptions options;
   options.threads = threads;
   const Context context(options);
@@ -258,7 +258,7 @@ void run_calls(int threads, int repeat) {
   for (Part& part : parts) part.run();
   take_turns(parts, 3 * repeat);
   for (const Part& part : parts) {
-    std::printf("  %s: %.2f us a call\n", part.name.c_str(), 1e6 * timing::median(part.seconds) / kCalls);
+    std::printf("  %s: %.2f us per call\n", part.name.c_str(), 1e6 * timing::median(part.seconds) / kCalls);
   }
 }
 

@@ -1,14 +1,16 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Says what calls would take on paper, beside what they took in a file of `logitless bench`: their multiply-adds at the
-file's GEMM rate, plus the bytes that they move at the memory's rate. Nothing overlaps, and nothing else costs time.
+"""Compares predicted times with the times in a file of `logitless bench`. The prediction is a call's
+multiply-adds at the file's GEMM rate, plus the bytes that it moves at the memory's rate. It assumes no
+overlap and no other costs.
 
     logitless bench configs/smollm2-135m.yaml --sweep seq_len=512,1024,2048,4096 \\
         --contenders dense,one_pass,two_pass,forward -o bench.jsonl
     python bench/predicted.py bench.jsonl --memory 14                # GB/s
     python bench/predicted.py bench.jsonl --memory 23 --gemm 1600    # GFLOP/s of tiles, by bin/parts products
 
-The memory's rate is that of a plain sum of the head, which `build/release/bin/parts memory --tokens H --vocab V` prints.
-Loss and both gradients are assumed, or the loss alone for `forward`.
+The memory's rate is the rate of a plain sum of the head, printed by `build/release/bin/parts memory --tokens
+H --vocab V`. Every contender computes the loss and both gradients, except `forward`, which computes only the
+loss.
 """
 
 import argparse
@@ -21,16 +23,17 @@ PRODUCTS = {"forward": 1, "two_pass": 4, "expected_row": 4}
 
 
 def predicted_seconds(name, plan, shape, gemm_rate, memory_rate):
-    """Returns the seconds of arithmetic and those of memory; rates are a second's FLOP and bytes."""
+    """Return the seconds of arithmetic and of memory traffic; rates are in FLOP/s and bytes/s."""
     rows, hidden, vocab = shape["tokens"], shape["hidden"], shape["vocab"]
     item = ITEM_BYTES[shape["dtype"]]
     head, logits = item * hidden * vocab, (8 if item == 8 else 4) * rows * vocab
     chunk = re.search(r"in chunks of (\d+)", plan)
     chunks = math.ceil(rows / int(chunk[1])) if chunk and name == "one_pass" else 1
-    # The head is read for the logits, and once more for gradients; what is written is read first.
+    # The head is read for the logits, and again for gradients. Memory that is written is read first.
     moved = chunks * head if name == "forward" else chunks * 4 * head
-    # Logits that stay are written, and turned into gradients in their place. Products of dense read these
-    # from memory; those of one pass follow while a tile is in a cache. Dense folds what memory holds, too.
+    # Kept logits are written, then turned into gradients in place. The products of dense read them from
+    # memory; one pass multiplies a tile while it is in a cache. Dense also reads the logits from memory to
+    # fold them.
     moved += {"dense": 7, "one_pass": 4}.get(name, 0) * logits
     return 2 * PRODUCTS.get(name, 3) * rows * hidden * vocab / gemm_rate, moved / memory_rate
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Time, memory and bytes of one call whose vocabulary or batch is split over the ranks of MPI:
+// Time, memory and bytes of one call whose vocabulary or batch is split over MPI ranks:
 //
 //     mpirun -n 2 ranks --split vocab --threads 1 --tokens 2048 --hidden 1536 --vocab 151936
 #include <mpi.h>
@@ -30,8 +30,8 @@ struct Options {
   double link = 0;  // GB/s
 };
 
-// Counts what this rank sends to others, and takes as long as a link that carries so many bytes a second
-// without a core's help, as a network card does; 0: as long as MPI takes.
+// Counts the bytes that this rank sends to others, and sleeps as long as a link with this bandwidth would
+// take. Like a network card, it needs no core. With 0 it adds no delay to MPI's own.
 class Link final : public Communicator {
  public:
   Link(Communicator& ranks, double bytes_per_second) : ranks_(ranks), bytes_per_second_(bytes_per_second) {}
@@ -58,7 +58,7 @@ class Link final : public Communicator {
   const double bytes_per_second_;
 };
 
-// A matrix of float32 or bfloat16 of small random numbers.
+// A matrix of small random numbers, in float32 or bfloat16.
 struct Tensor {
   std::vector<float> wide;
   std::vector<bfloat16> narrow;
@@ -134,7 +134,7 @@ void run(const Options& options) {
   std::vector<double> peaks(static_cast<size_t>(size));
   MPI_Gather(&peak, 1, MPI_DOUBLE, peaks.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   if (rank != 0) return;
-  std::printf("%s over %lld ranks of %d threads, %s: median %.3f s (%.3f to %.3f), %.1f bytes a token sent by a rank, ",
+  std::printf("%s over %lld ranks of %d threads, %s: median %.3f s (%.3f to %.3f), %.1f bytes per token sent by a rank, ",
               options.split.c_str(), static_cast<long long>(size), options.threads, options.dtype.c_str(),
               seconds[seconds.size() / 2], seconds.front(), seconds.back(),
               static_cast<double>(ranks.sent) / static_cast<double>(tokens));
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   Options options;
-  CLI::App app("Measures a cross-entropy call that ranks of MPI share.", "ranks");
+  CLI::App app("Measures a cross-entropy call that MPI ranks share.", "ranks");
   app.add_option("--split", options.split)->check(CLI::IsMember({"vocab", "data"}));
   app.add_option("--dtype", options.dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
   app.add_option("--plan", options.plan)->check(CLI::IsMember({"auto", "one_pass", "two_pass"}));
@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.vocab)->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--calls", options.calls)->check(CLI::PositiveNumber);
-  app.add_option("--link", options.link, "GB/s of a link that needs no core; 0: there is none")
+  app.add_option("--link", options.link, "GB/s of a simulated link that needs no core; 0: none")
       ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   int result = 0;

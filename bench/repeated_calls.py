@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What a repeated call costs besides its products, from NumPy and from PyTorch: one row of 16 numbers, 16 logits.
-`build/release/bin/parts calls` says the same of C++.
+"""Measures the overhead of a repeated call from NumPy and from PyTorch: one row of 16 numbers, 16 logits.
+`build/release/bin/parts calls` measures it for C++.
 
     python bench/repeated_calls.py
 """
@@ -19,7 +19,7 @@ HIDDEN = VOCAB = 16
 
 
 def microseconds(call, calls, turns):
-    """The median of the turns, each of so many calls."""
+    """Return the median time per call over the turns, each of `calls` calls."""
     found = []
     for _ in range(turns + 1):  # the first one warms up
         begin = time.perf_counter()
@@ -31,7 +31,7 @@ def microseconds(call, calls, turns):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=2000, help="of a turn; 2000 by default")
+    parser.add_argument("--calls", type=int, default=2000, help="per turn; 2000 by default")
     parser.add_argument("--turns", type=int, default=7, help="7 by default")
     options = parser.parse_args()
 
@@ -55,7 +55,7 @@ def main():
             lambda: cross_entropy(linear(trained, trained_head), ids).backward(),
     }
     for name, call in calls.items():
-        print(f"{name:40}{microseconds(call, options.calls, options.turns):8.1f} us a call", flush=True)
+        print(f"{name:40}{microseconds(call, options.calls, options.turns):8.1f} us per call", flush=True)
 
 
 if __name__ == "__main__":

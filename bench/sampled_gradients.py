@@ -1,14 +1,19 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures gradients of chosen segments (backward="sampled" and "certified") against exact ones and the dense head.
+"""Measures gradients of chosen segments (backward="sampled" and "certified") against exact ones and the dense
+head.
 
     python bench/sampled_gradients.py --states DIR/text.safetensors --head DIR/head.safetensors
     python bench/sampled_gradients.py --model qwen2.5-1.5b --scale 1.2 --dtype bfloat16
 
-The states and targets of a file are tensors `hidden` [N, H] and `targets` [N], its head `lm_head` [V, H], as a model
-leaves them. With `--distil SHARE` the loss is the forward KL from a teacher with that head and those states; the student's
-states are the same and noise of SHARE of their size. Without files both are seeded: logits of a standard deviation of `scale` times the square root of H, of which
-each row's target is drawn, so that a larger scale means more peaked rows. All take turns in one process; what is printed
-are medians, and for each way the gradients' errors relative to the exact ones of two pass (Frobenius norms).
+A file has a model's states and targets as tensors `hidden` [N, H] and `targets` [N], or its head as `lm_head`
+[V, H]. With `--distil SHARE` the loss is the forward KL from a teacher with that head and those states; the
+student's states are the same plus noise of SHARE of their size.
+
+Without files both are seeded. Logits then have a standard deviation of `scale` times the square root of H,
+and each row's target is drawn from its logits, so that a larger scale means more peaked rows.
+
+The calls take turns in one process. Prints median times, and each variant's gradient errors relative to the
+exact ones of two pass (Frobenius norms).
 """
 
 import argparse
@@ -39,7 +44,7 @@ def from_files(states, head, tokens):
     read = load_file(states)
     hidden, targets = read["hidden"], read["targets"].long()
     if tokens and tokens > len(hidden):
-        # More tokens than the file has are the same ones again, a little moved.
+        # If more tokens are wanted than the file has, it repeats them with a little noise.
         copies = -(-tokens // len(hidden))
         hidden = torch.cat([hidden + 0.01 * k * torch.randn_like(hidden) for k in range(copies)])[:tokens]
         targets = targets.repeat(copies)[:tokens]
@@ -49,11 +54,11 @@ def from_files(states, head, tokens):
 
 
 class Fused:
-    """One way of the library's, which writes into gradients of its own."""
+    """A variant of logitless, which writes into its own gradients."""
 
     def __init__(self, inputs, plan="auto", **backward):
         self.inputs, self.backward = inputs[:3], backward
-        self.teacher = inputs[3:]  # its states and head, where there is one
+        self.teacher = inputs[3:]  # its states and head, if there is a teacher
         self.context = logitless.Context(plan=plan, threads=torch.get_num_threads())
         self.grads = [torch.empty(x.shape, dtype=torch.float32) for x in inputs[:2]]
 
@@ -102,7 +107,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--noise", type=float, nargs="*", default=[0.005, 0.01, 0.02])
     parser.add_argument("--tolerance", type=float, nargs="*", default=[1e-3])
-    parser.add_argument("--without-dense", action="store_true", help="nor torch.compile: they keep all logits")
+    parser.add_argument("--without-dense", action="store_true", help="skip the dense head and torch.compile, which keep all logits")
     options = parser.parse_args()
     torch.manual_seed(0)
     if options.states:

@@ -1,14 +1,14 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures the largest logits and sets of token ids beside a forward pass, and holds both to PyTorch; and teachers
-beside a step of cross-entropy.
+"""Measures the largest logits and sets of token ids relative to a forward pass, and compares both with
+PyTorch. Also measures teachers relative to a step of cross-entropy.
 
     python bench/sets_and_topk.py                                     # the head of Qwen2.5-1.5B, seeded
     python bench/sets_and_topk.py --states text.safetensors --lm-head head.safetensors   # hidden, and lm_head
 
-Each call takes turns with a forward (log-probabilities of one target a token); what is printed are medians and their
-ratio to the forward's. A step is the loss and the gradients of hidden states and head: three products of the student's
-size, and one more for a teacher with a head, be it the student's own or not. PyTorch makes the whole logits in float32
-for the comparison, some rows at a time.
+Each call takes turns with a forward (the log-probability of one target per token). Prints medians and their
+ratio to the forward's. A step is the loss and the gradients of hidden states and head: three products of the
+student's size, and one more for a teacher with a head, whether or not it is the student's own. For the
+comparison PyTorch computes whole float32 logits, some rows at a time.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from logitless.torch import distillation_loss, id_logps, linear_cross_entropy, token_logps, topk_logps
 
-ROWS = 128  # that PyTorch makes logits of at once
+ROWS = 128  # rows of logits that PyTorch computes at once
 
 
 def inputs(options):
@@ -32,14 +32,14 @@ def inputs(options):
 
 
 def ties(logits, ids, k):
-    """How many of the ids are not PyTorch's, though their logits are not equal to the last bits of float32."""
+    """Count the ids that differ from PyTorch's although their logits differ by more than float32 rounding."""
     values, wanted = logits.topk(k)
     ours = logits.gather(1, ids)
     return int(((ids != wanted) & ((ours - values).abs() > 1e-5 * values.abs().clamp_min(1))).sum())
 
 
 def compare_topk(hidden, weight, k):
-    """The number of wrong ids, and the largest difference of a log-probability."""
+    """Return the number of wrong ids, and the largest difference of a log-probability."""
     ids, logps = topk_logps(hidden, weight, k)
     wrong, worst = 0, 0.0
     for at in range(0, len(hidden), ROWS):
@@ -51,7 +51,8 @@ def compare_topk(hidden, weight, k):
 
 
 def compare_gradients(hidden, weight, ids):
-    """Relative errors of d_hidden and d_weight of log-probabilities over sets against PyTorch's autograd in float64."""
+    """Return relative errors of d_hidden and d_weight, for log-probabilities over sets, against PyTorch's
+    float64 autograd."""
     upstream = torch.randn(ids.shape, dtype=torch.float64)
     ours = [t.clone().requires_grad_() for t in (hidden, weight)]
     (id_logps(*ours, ids, normalise_over="set") * upstream).sum().backward()
@@ -62,7 +63,7 @@ def compare_gradients(hidden, weight, ids):
 
 
 def take_turns(calls, rounds):
-    """The median seconds of each call, which take turns; the first round is not counted."""
+    """Return the median seconds of each call. Calls take turns; the first round is not counted."""
     seconds = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -74,7 +75,7 @@ def take_turns(calls, rounds):
 
 
 def measure_teachers(hidden, weight, targets, rounds):
-    """Prints what a step costs beside one of cross-entropy."""
+    """Print the cost of a step with each teacher relative to a step of cross-entropy."""
     student = [t.clone().requires_grad_() for t in (hidden, weight)]
     states, head = hidden.roll(1, 0).contiguous(), weight.roll(1, 0).contiguous()
     logits = states @ head.T
@@ -107,7 +108,7 @@ def main():
     hidden, weight = inputs(options)
     vocab = len(weight)
     targets = torch.randint(vocab, (len(hidden),))
-    # One id of each of k equal parts of the vocabulary: an id that stood twice would count once.
+    # One id from each of k equal parts of the vocabulary, because a repeated id would count once.
     sets = {k: torch.randint(vocab // k, (len(hidden), k)) + torch.arange(k) * (vocab // k) for k in (64, 512)}
     calls = {"forward": lambda: token_logps(hidden, weight, targets)}
     for k in (1, 5, 64, 256):

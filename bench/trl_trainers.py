@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures steps of TRL's trainers, plain and with logitless.trl.patch(): seconds, and the peak of memory.
+"""Measures steps of TRL's trainers, plain and with logitless.trl.patch(): seconds and peak memory.
 
     python bench/trl_trainers.py                         # SmolLM2-135M's width and vocabulary, two layers
     python bench/trl_trainers.py --trainers dpo --lora --bf16
-    python bench/trl_trainers.py --vocab 997 --hidden 64 --steps 3   # a quick run, of no meaning
+    python bench/trl_trainers.py --vocab 997 --hidden 64 --steps 3   # a quick check; its figures mean nothing
 
-The models are random. Each run has a process of its own, and the two heads take turns. Memory is how far the resident
-memory rises above what was there before the first step: gradients and the optimizer's state are part of it. Sampling of
-answers (GRPO and RLOO) is left out of the seconds, and is the model's own in both.
+The models are random. Each run has its own process, and the two heads take turns. Memory is the rise of
+resident memory since before the first step, including gradients and the optimizer's state. The seconds
+exclude the generation of answers (GRPO and RLOO), which both run with the model's own head.
 """
 
 import argparse
@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pee
 from resident_memory import begin_peak, peak_above  # noqa: E402
 
 TRAINERS = ("sft", "dpo", "kto", "grpo", "rloo")
-# No network, no telemetry of TRL's, no bars.
+# No network, no telemetry by TRL, no progress bars.
 QUIET = {"HF_HUB_OFFLINE": "1", "CI": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
@@ -182,10 +182,10 @@ def main():
     parser.add_argument("--vocab", type=int, default=49152)
     parser.add_argument("--hidden", type=int, default=576)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=8, help="sequences a step, or pairs")
+    parser.add_argument("--batch", type=int, default=8, help="sequences (or pairs) per step")
     parser.add_argument("--prompt", type=int, default=128, help="tokens")
     parser.add_argument("--completion", type=int, default=128, help="tokens")
-    parser.add_argument("--steps", type=int, default=4, help="of which the first is not timed")
+    parser.add_argument("--steps", type=int, default=4, help="steps per run; the first is not timed")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each head")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true", help="under autocast")
@@ -196,7 +196,7 @@ def main():
         print(json.dumps(run(*options.run, options)))
         return
     print(f"{processor()}; {options.threads} thread(s)")
-    print("plain, fused, ratio:  seconds a step          MiB above the start        relative differences of logs")
+    print("plain, fused, ratio:  seconds per step        MiB above the start        relative differences of logs")
     for kind in options.trainers:
         runs = {"plain": [], "fused": []}
         for _ in range(options.rounds):

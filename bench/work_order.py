@@ -1,11 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Simulates the order of work of a backward pass for teams of any size: the share of the team's time that is work, if
-each product takes the same time per multiply-add and memory is no limit.
+"""Simulates the order of work of a backward pass for teams of any size. Prints the share of the team's time
+that is work, assuming that products take the same time per multiply-add and that memory does not limit them.
 
     python3 bench/work_order.py --threads 2 8 16 --tokens 512 2048 --d-weight bfloat16
 
-Two orders are compared: `tasks` is that of src/stream/tile_tasks.h, and `barriers` computes a group of tiles, waits, adds
-the group to all sums, and waits again, with as many tiles in memory. Constants and rules are those of src/planning.
+Two orders are compared. `tasks` is the order of src/stream/tile_tasks.h. `barriers` computes a group of
+tiles, waits, adds the group to all sums, and waits again, with the same number of tiles in memory. Constants
+and rules come from src/planning.
 """
 
 import argparse
@@ -19,18 +20,18 @@ TILES_AHEAD, MOST_AHEAD, TILES_BEHIND = 2, 16, 3  # tile_tasks.h
 
 
 class Cut:
-    """How the pass is cut. The unit of time is the product of one tile with the head, or with the states."""
+    """How the pass is cut. The unit of time is the product of one tile with the head or with the states."""
 
     def __init__(self, tokens, hidden, vocab, two_pass, apart, threads):
         self.row_blocks, self.vocab_tiles = math.ceil(tokens / ROW_TILE), math.ceil(vocab / VOCAB_TILE)
         self.tiles = [(j, b) for j in range(self.vocab_tiles) for b in range(self.row_blocks)]
         self.slots = max(1, 2 * threads) if two_pass else len(self.tiles)
-        self.apart = apart  # d_weight is summed in a few tiles, each of which is written out when complete
+        self.apart = apart  # d_weight is summed in a few tiles; each is written out when complete
         self.places = min(WEIGHT_TILES, self.vocab_tiles) if apart else self.vocab_tiles
         most = max(1, hidden // HIDDEN_BLOCK)
         self.of_hidden = min(math.ceil(CHAINS / self.row_blocks), most)
         self.of_weight = min(math.ceil(CHAINS / self.places), most)
-        self.compute = 1.06 if two_pass else 0.06  # of a tile's gradient: two pass computes its logits again
+        self.compute = 1.06 if two_pass else 0.06  # of a tile's gradient; two pass recomputes its logits
         self.write_out = 0.03
 
 

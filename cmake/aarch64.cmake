@@ -1,4 +1,4 @@
-# A toolchain for Arm: Debian's cross-compiler, and the libraries that scripts/ci/aarch64 has unpacked into
+# A toolchain for Arm: Debian's cross-compiler, and the libraries that scripts/ci/aarch64 unpacks into
 # LOGITLESS_SYSROOT. Programs run under qemu-aarch64.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -12,7 +12,7 @@ set(CMAKE_FIND_ROOT_PATH ${LOGITLESS_SYSROOT} /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
-set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)  # Eigen and the JSON library are headers of any machine
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)  # the headers of Eigen and the JSON library work on any machine
 set(ENV{PKG_CONFIG_LIBDIR} ${libraries}/pkgconfig:${libraries}/openblas-openmp/pkgconfig)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${LOGITLESS_SYSROOT})
 

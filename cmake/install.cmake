@@ -1,5 +1,5 @@
-# What `cmake --install` copies: library, headers, licence, packages for CMake and pkg-config, the command and
-# its pages.
+# The files of `cmake --install`: library, headers, licence, packages for CMake and pkg-config, the command
+# and its pages.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/logitless)
 
 install(TARGETS logitless EXPORT logitlessTargets
@@ -8,7 +8,7 @@ install(EXPORT logitlessTargets NAMESPACE logitless:: DESTINATION ${package_fold
 install(DIRECTORY include/logitless DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# A static library carries its dependencies along, so its packages name them; a shared one has found its own.
+# The packages of a static library name its dependencies; a shared library is already linked with them.
 set(LOGITLESS_IS_STATIC ON)
 if(BUILD_SHARED_LIBS)
   set(LOGITLESS_IS_STATIC OFF)
@@ -19,14 +19,14 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/logitlessConfigVers
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfigVersion.cmake
   DESTINATION ${package_folder})
 
-# pkg-config. A static library's dependencies are not private: what is installed is linked by
-# `pkg-config --libs` alone, and --static would ask for the private ones of a static OpenBLAS too
-# (-lgfortran, which few machines have).
+# pkg-config. A static library's dependencies are not private, because programs link with plain `pkg-config
+# --libs`; --static would also ask for the private dependencies of a static OpenBLAS (-lgfortran, which few
+# machines have).
 set(PC_REQUIRES)
 set(PC_LIBS)
 if(LOGITLESS_IS_STATIC)
   set(PC_REQUIRES "openblas libhwy")
-  # What a C++ compiler adds by itself, for those who link with another one.
+  # The libraries that a C++ compiler adds by itself, for programs linked by another compiler.
   set(standard_libraries ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
   list(FILTER standard_libraries INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
   list(REMOVE_DUPLICATES standard_libraries)
@@ -43,7 +43,7 @@ foreach(folder LIBDIR INCLUDEDIR)
     set(PC_${folder} "\${prefix}/${PC_${folder}}")
   endif()
 endforeach()
-# The file finds the prefix from its own place, because `cmake --install --prefix` may choose another one.
+# The file finds the prefix from its own path, because `cmake --install --prefix` may choose another one.
 set(PC_PREFIX ${CMAKE_INSTALL_PREFIX})
 if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
   file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
@@ -75,8 +75,8 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
   if(CMAKE_CROSSCOMPILING)
-    # dpkg-shlibdeps knows this machine's packages only. What is linked, below, brings along what the library
-    # needs, and yaml-cpp is for the command.
+    # dpkg-shlibdeps knows only this machine's packages. The linked packages below bring the library's own
+    # dependencies; yaml-cpp is for the command.
     if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
       set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
     endif()
@@ -87,7 +87,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
   set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
   if(LOGITLESS_IS_STATIC)
-    # Those who link the archive link what it was built with.
+    # Programs that link the archive also link its dependencies.
     set(CPACK_DEBIAN_PACKAGE_DEPENDS "${depends}libopenblas-openmp-dev, libhwy-dev")
     if(LOGITLESS_WITH_ONEDNN)
       string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", libdnnl-dev")

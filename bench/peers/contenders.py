@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Who takes turns. Each contender is an adaptor: a module with `run(job) -> Measured`."""
+"""The contenders. Each has an adaptor: a module with `run(job) -> Measured`."""
 
 from dataclasses import dataclass
 
@@ -16,29 +16,29 @@ class Contender:
     name: str
     module: str  # the adaptor
     tasks: tuple[str, ...]
-    logits_held: int = 0  # how many buffers of all logits there are at once, about
-    heads_held: int = 0  # and buffers of the head's size in float32, above d_weight
+    logits_held: int = 0  # about how many buffers of all logits exist at once
+    heads_held: int = 0  # how many buffers of the head's size in float32, in addition to d_weight
 
     @property
     def own(self) -> bool:
-        """Whether it is logitless, not a peer."""
+        """Return whether it is logitless, not a peer."""
         return self.module == "logitless_command" or self.name.startswith("logitless_")
 
     @property
     def fused(self) -> bool:
-        """Whether it is logitless without all logits in memory."""
+        """Return whether it is logitless without all logits in memory."""
         return self.own and self.name != "dense"
 
     def memory_needed(self, shape: Shape, gradients: bool) -> int:
-        """About how many bytes its process has at its peak: enough to leave out what cannot fit."""
+        """Estimate the peak bytes of its process, to skip contenders that cannot fit."""
         outputs = shape.gradient_bytes if gradients else 0
         heads = self.heads_held * shape.vocab * shape.hidden * 4 if gradients else 0
         logits = self.logits_held if gradients else min(self.logits_held, 2)
         return shape.input_bytes + outputs + heads + logits * shape.logit_bytes
 
 
-# The names of logitless's own are those of `logitless bench`, so that a page treats them alike. `compare`,
-# by which they are measured, holds dense's logits and a second set of gradients beside them.
+# logitless's own contenders have the names that `logitless bench` uses, so that a page treats them alike.
+# They are measured by `compare`, which also holds dense's logits and a second set of gradients.
 CONTENDERS = (
     Contender("dense", "logitless_command", BOTH, logits_held=1, heads_held=1),
     Contender("one_pass", "logitless_command", BOTH, logits_held=1, heads_held=1),

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The one file of tensors that every contender reads: drawn from a seed, or taken from files of the user."""
+"""The single file of tensors that every contender reads: drawn from a seed, or taken from the user's files."""
 
 import math
 
@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from job import GRPO_EPSILON, Shape
 
 LOGIT_DEVIATION = 4.0  # of drawn logits, as in the command's seeded inputs
-SEQUENCE = 512  # tokens of a policy_loss sequence, where there are so many
-LOG_RATIO_DEVIATION = 0.25  # nats between the policy and those that sampled or that it is held to
+SEQUENCE = 512  # tokens of a policy_loss sequence, if there are enough
+LOG_RATIO_DEVIATION = 0.25  # nats between the policy and the sampling or reference policy
 CLIP_MARGIN = 0.1  # nats; bfloat16 logits below 32 are rounded by at most 0.06
-ROWS = 256  # whose logits are computed at once
+ROWS = 256  # rows whose logits are computed at once
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -43,8 +43,8 @@ def drawn_teacher(shape: Shape, generator: torch.Generator) -> dict[str, torch.T
 
 
 def captured(states: str, head: str, shape: Shape) -> dict[str, torch.Tensor]:
-    """The first tokens of `hidden` and `targets` in one file, and `lm_head` in another. Throws ValueError where
-    they do not have the shape."""
+    """Return the first tokens of `hidden` and `targets` from one file, and `lm_head` from another. Raises
+    ValueError if their shapes differ from `shape`."""
     with safe_open(states, framework="pt") as file:
         hidden = file.get_slice("hidden")[: shape.tokens]
         targets = file.get_slice("targets")[: shape.tokens]
@@ -59,8 +59,9 @@ def captured(states: str, head: str, shape: Shape) -> dict[str, torch.Tensor]:
 
 
 def policy_batch(tensors: dict[str, torch.Tensor], sequences: int, seed: int) -> dict[str, torch.Tensor]:
-    """What policy_loss has beside: advantages, and log-probabilities that lie around the policy's own. No ratio lies
-    near a clip bound, or the rounding of bfloat16 logits would decide which tokens have a gradient."""
+    """Return policy_loss's additional inputs: advantages, and log-probabilities near the policy's own. No
+    ratio is close to a clip bound; otherwise the rounding of bfloat16 logits would decide which tokens have a
+    gradient."""
     generator = torch.Generator().manual_seed(seed + 1)
     head = tensors["lm_head"].float()
     own = [torch.nn.functional.cross_entropy(hidden.float() @ head.T, targets, reduction="none").neg()

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""JAX, and the libraries that stand on it."""
+"""JAX, and the libraries built on it."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from measure import measure_calls
 Batch = dict[str, jax.Array]
 Loss = Callable[[jax.Array, jax.Array, Batch], jax.Array]  # of hidden states, head and the rest
 
-MOST_ROWS = 256  # of a step of the scan
+MOST_ROWS = 256  # rows per step of the scan
 
 
 def load(job: Job) -> Batch:
@@ -32,7 +32,7 @@ def logps_of(hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Arra
 
 
 def scanned_logps(hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
-    """The same a chunk of tokens at a time; the backward pass computes each chunk's logits again."""
+    """Compute the same in chunks of tokens; the backward pass recomputes each chunk's logits."""
     tokens = hidden.shape[0]
     rows = max(size for size in range(1, MOST_ROWS + 1) if tokens % size == 0)
     chunk_logps = jax.checkpoint(lambda chunk: logps_of(chunk[0], head, chunk[1]))
@@ -41,7 +41,7 @@ def scanned_logps(hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax
 
 
 def grpo(logps: jax.Array, batch: Batch) -> jax.Array:
-    """As in torch_contenders.py."""
+    """The same formula as in torch_contenders.py."""
     ratio = jnp.exp(logps - batch["old_logps"])
     advantages = jnp.repeat(batch["advantages"], logps.size // batch["advantages"].size)
     clipped = jnp.clip(ratio, 1 - GRPO_EPSILON, 1 + GRPO_EPSILON)
@@ -53,7 +53,7 @@ def grpo(logps: jax.Array, batch: Batch) -> jax.Array:
 def tokamax_cross_entropy(hidden: jax.Array, head: jax.Array, batch: Batch) -> jax.Array:
     import tokamax
 
-    # What it has for a CPU; it holds all logits.
+    # tokamax's implementation for CPUs; it holds all logits.
     return tokamax.linear_softmax_cross_entropy_loss(hidden, batch["targets"], head, reduction="mean",
                                                      implementation="xla")
 

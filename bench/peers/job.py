@@ -1,18 +1,18 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What one process of the benchmark is asked for, and what it answers."""
+"""What a process of the benchmark is asked to measure, and what it returns."""
 
 import dataclasses
 import json
 from dataclasses import dataclass
 
-# The GRPO loss of every contender: a mean over a sequence's tokens, then over the sequences.
+# The GRPO loss of every contender is the mean over the tokens of a sequence, then over sequences.
 GRPO_EPSILON = 0.2
 GRPO_BETA = 0.04
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
-# Distillation from a teacher's head: the loss types, each a task here, and the beta by which TRL and Liger
-# know it.
+# Distillation from a teacher's head: the loss types, each a task here, and the corresponding beta in TRL and
+# Liger.
 DISTILLATION = {"forward_kl": 0.0, "reverse_kl": 1.0, "jsd": 0.5}
 
 
@@ -25,11 +25,11 @@ class Shape:
     vocab: int
     dtype: str
     sequences: int = 1
-    teacher_hidden: int = 0  # of the teacher's states and head, in tasks that have one
+    teacher_hidden: int = 0  # of the teacher's states and head; 0 without a teacher
 
     @property
     def gradient_bytes(self) -> int:
-        """Of what is differentiated, in the type of the inputs."""
+        """Return the size of the gradients, in the type of the inputs."""
         return (self.tokens + self.vocab) * self.hidden * DTYPE_BYTES[self.dtype]
 
     @property
@@ -38,18 +38,19 @@ class Shape:
 
     @property
     def logit_bytes(self) -> int:
-        """Of all logits in float32, which is what every dense contender computes the loss in."""
+        """Return the size of all logits in float32, the type in which every dense contender computes the
+        loss."""
         return self.tokens * self.vocab * 4
 
 
 @dataclass(frozen=True)
 class Job:
-    """One contender in a process of its own: a call that is not timed, then `calls` that are."""
+    """One contender in its own process: an untimed call, then `calls` timed ones."""
 
     contender: str
     task: str  # "cross_entropy", "policy_loss" or one of DISTILLATION
     shape: Shape
-    inputs: str  # a safetensors file: hidden, lm_head, targets, and what policy_loss has beside them
+    inputs: str  # a safetensors file: hidden, lm_head, targets, and policy_loss's additional inputs
     gradients: bool  # d_hidden and d_weight as well as the loss
     calls: int
     threads: int
@@ -67,8 +68,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the calls of a job took. Peaks are above what was resident before the call and above the gradients
-    that it returned."""
+    """Times and memory of a job's calls. Peaks exclude what was resident before the call, and the returned
+    gradients."""
 
     loss: float
     first_s: float

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless through its command: `compare` measures repeated calls of a plan, and its dense head, on the tensors of a
-file."""
+"""logitless through its command: `compare` measures repeated calls of a plan, and of its dense head, on a
+file's tensors."""
 
 import json
 import subprocess
@@ -8,14 +8,14 @@ import subprocess
 from job import GRPO_BETA, GRPO_EPSILON, Job, Measured
 
 PLANS = {
-    "dense": [],  # the other half of each comparison
+    "dense": [],  # `compare` always measures dense as well
     "one_pass": ["kernel.plan=one_pass"],
     "two_pass": ["kernel.plan=two_pass"],
 }
 
 
 def arguments(job: Job) -> list[str]:
-    """The command line of a job."""
+    """Return the command line of a job."""
     settings = [f"task={job.task}", f"threads={job.threads}", f"batch_size={job.shape.sequences}"]
     settings += PLANS[job.contender]
     files = {"hidden": "hidden", "lm-head": "lm_head", "targets": "targets"}
@@ -34,8 +34,8 @@ def arguments(job: Job) -> list[str]:
 
 
 def measured(report: dict, path: str) -> Measured:
-    """What the report of `compare` says of a path, "fused" or "dense"; the first call is apart. Its gradients were in
-    memory before the calls, so the peaks are above them already."""
+    """Extract the figures of a path ("fused" or "dense") from a report of `compare`. The first call is
+    separate. The gradients were allocated before the calls, so peaks already exclude them."""
     of_path, details = report[path], report["details"]
     times_s = details[f"{path}_times_s"]
     return Measured(loss=of_path["loss"], first_s=times_s[0], times_s=times_s[1:],
@@ -45,7 +45,7 @@ def measured(report: dict, path: str) -> Measured:
 
 def run(job: Job) -> Measured:
     process = subprocess.run(arguments(job), capture_output=True, text=True, check=False)
-    # 1 says that dense and fused lie apart: the reference will tell which one errs.
+    # 1: dense and fused disagree. The reference will show which one is wrong.
     if process.returncode not in (0, 1):
         raise RuntimeError(process.stderr.strip().splitlines()[-1])
     return measured(json.loads(process.stdout), "dense" if job.contender == "dense" else "fused")

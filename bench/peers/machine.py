@@ -1,23 +1,23 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What a header says of machine and libraries beyond what the command knows: with these, two files can be told
-apart whose CPUs have one name."""
+"""What a header records about machine and libraries beyond what the command knows. It tells two files apart
+even if their CPUs have the same name."""
 
 import os
 import re
 
-# Of dozens, those that decide how fast a GEMM is.
+# The CPU flags that decide how fast a GEMM is.
 INSTRUCTIONS = ("sse4_2", "avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
                 "amx_int8", "amx_bf16", "amx_fp16", "asimd", "asimdhp", "bf16", "i8mm", "sve", "sve2", "svebf16", "sme")
 
-# Of environment variables that change speed, memory or kernels of a contender.
+# Environment variables that change a contender's speed, memory or kernels.
 VARIABLES = re.compile(r"(OPENBLAS|GOTOBLAS|BLIS|MKL|OMP|GOMP|KMP|DNNL|ONEDNN|ATEN|LOGITLESS|XLA|JAX|MALLOC|TORCH"
                        r"|TORCHINDUCTOR)_\w+|LD_PRELOAD|NPROC|GLIBC_TUNABLES")
-# The runner sets these, and no figure depends on them.
+# Set by the runner, without an effect on any figure.
 NEUTRAL = ("TORCHINDUCTOR_CACHE_DIR", "JAX_TRACEBACK_FILTERING")
 
 
 def cpu_facts(cpuinfo: str) -> dict:
-    """Of the text of /proc/cpuinfo, on x86 and Arm."""
+    """Extract CPU facts from the text of /proc/cpuinfo, on x86 and Arm."""
     fields = dict(reversed(re.findall(r"^([^\t:\n]+)\s*: *(.*)$", cpuinfo, re.M)))  # of the first CPU
     if "vendor_id" in fields:
         place = f"{fields['vendor_id']} family {fields.get('cpu family')} model {fields.get('model')} " \
@@ -31,7 +31,7 @@ def cpu_facts(cpuinfo: str) -> dict:
 
 
 def torch_libraries(built_with: str) -> dict:
-    """Of the text of torch.__config__.show(): the GEMMs under PyTorch."""
+    """Extract PyTorch's GEMM libraries from the text of torch.__config__.show()."""
     found = {"torch_mkl": r"Math Kernel Library Version (\S+?)-Product", "torch_onednn": r"MKL-DNN v(\S+)",
              "torch_blas": r"BLAS_INFO=(\w+)", "torch_capability": r"CPU capability usage: (\S+)"}
     matches = {key: re.search(pattern, built_with) for key, pattern in found.items()}
@@ -44,7 +44,7 @@ def variables_of(environment: dict[str, str]) -> dict[str, str]:
 
 
 def memory_bytes(field: str) -> int:
-    """MemTotal or MemAvailable."""
+    """Return a field of /proc/meminfo: MemTotal or MemAvailable."""
     with open("/proc/meminfo", encoding="ascii") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(field + ":"))
 

@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures logitless beside its peers: the same tensors, one file for all; a process for each contender; rounds in
-which they take turns, every other round in the opposite order; loss and gradients held against float64."""
+"""Measures logitless and its peers on the same tensors, read from one file. Each contender has its own
+process. Contenders take turns in rounds, every other round in the opposite order. Loss and gradients are
+compared with float64."""
 
 import argparse
 import datetime
@@ -32,8 +33,8 @@ BUILD = ROOT / "build" / "peers"
 
 # Hidden size and vocabulary, as in configs/.
 MODELS = {"smollm2-135m": (576, 49152), "qwen2.5-1.5b": (1536, 151936), "llama-3-8b": (4096, 128256)}
-GEMM_CALLS = 3  # a round
-OUTPUTS = ("gradients", "loss")  # forward and backward, or forward alone
+GEMM_CALLS = 3  # per round
+OUTPUTS = ("gradients", "loss")  # forward and backward, or forward only
 PACKAGES = ("torch", "jax", "jaxlib", "trl", "liger_kernel", "tokamax", "numpy", "transformers")
 
 
@@ -61,16 +62,16 @@ def make_parser() -> argparse.ArgumentParser:
         help="gradients (with the loss) or loss (forward alone); both by default")
     add("--contenders", nargs="+", choices=list(BY_NAME), default=list(BY_NAME), metavar="NAME",
         help="%(choices)s; all by default")
-    add("--rounds", type=positive, default=3, help="how often each contender has its turn; 3 by default")
-    add("--calls", type=positive, default=2, help="timed calls a turn, after one that is not; 2 by default")
+    add("--rounds", type=positive, default=3, help="turns of each contender; 3 by default")
+    add("--calls", type=positive, default=2, help="timed calls per turn, after an untimed one; 2 by default")
     add("--threads", type=positive, default=len(os.sched_getaffinity(0)),
         help="of every contender; by default all cores")
     add("--seed", type=int, default=0, help="of the tensors")
     add("--states", metavar="FILE", help="real hidden states and targets (safetensors) for the one model of --models")
-    add("--lm-head", metavar="FILE", help="and its lm_head")
+    add("--lm-head", metavar="FILE", help="lm_head for --states (safetensors)")
     add("--command", default=str(ROOT / "build" / "release" / "bin" / "logitless"), metavar="FILE",
         help="the logitless command; by default that of build/release")
-    add("-o", "--output", metavar="FILE", help="writes JSON Lines, which bench/report makes a page of")
+    add("-o", "--output", metavar="FILE", help="write JSON Lines, from which bench/report makes a page")
     return parser
 
 
@@ -85,7 +86,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def command_line(options: argparse.Namespace) -> str:
-    """What measures the same again: the options that are not the defaults, but for where files are."""
+    """Return a command that repeats the measurement: all options that differ from their defaults, except
+    paths of files."""
     line = ["bench/peers/run"]
     for action in make_parser()._actions:
         value = getattr(options, action.dest, action.default)
@@ -95,7 +97,7 @@ def command_line(options: argparse.Namespace) -> str:
 
 
 def environment(options: argparse.Namespace) -> dict:
-    """The command's own facts, and the peers' versions."""
+    """Return the command's own facts, and the peers' versions."""
     info = subprocess.run([options.command, "info", "--json"], capture_output=True, text=True, check=True)
     facts = json.loads(info.stdout)
     facts |= {"threads": options.threads, "python": platform.python_version()}
@@ -109,7 +111,7 @@ def environment(options: argparse.Namespace) -> dict:
 
 
 def sweep_of(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The keys of a point. Those that a config has are named as there."""
+    """Return the keys of a point, under their names in configs where a config has them."""
     return {"model.name": options.models, "model.dtype": options.dtypes, "seq_len": [str(n) for n in options.tokens],
             "task": options.tasks, "outputs": options.outputs}
 
@@ -127,19 +129,20 @@ def header(options: argparse.Namespace) -> dict:
 
 def process_environment(threads: int) -> dict[str, str]:
     own = {"TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "HF_HUB_OFFLINE": "1",
-           "JAX_TRACEBACK_FILTERING": "off"}  # or the last line of a failure is a note about the filter
+           # without it, the last line of a failure is a note about the filter
+           "JAX_TRACEBACK_FILTERING": "off"}
     return {**os.environ, **own, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-            # XLA's pool has as many threads as NPROC says, and no more than cores that the process may use.
+            # XLA's pool has NPROC threads, but no more than the cores that the process may use.
             "NPROC": str(threads), "JAX_PLATFORMS": "cpu"}
 
 
 def keep_to_cores(threads: int) -> None:
-    """This process, before it becomes a contender's."""
+    """Restrict this process to its cores, before it becomes a contender's."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
 def run(job: Job) -> Measured:
-    """A process of its own. Throws RuntimeError with the reason where it fails."""
+    """Run a job in its own process. Raises RuntimeError with the reason if it fails."""
     line = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("worker.py")), job.to_json()]
     process = subprocess.run(line, capture_output=True, text=True, check=False, env=process_environment(job.threads),
                              preexec_fn=lambda: keep_to_cores(job.threads))
@@ -151,7 +154,7 @@ def run(job: Job) -> Measured:
 
 
 def gemm_rate(options: argparse.Namespace, dtype: str) -> float | None:
-    """FLOP a second of one large GEMM, as `logitless bench` finds it; None where it says nothing."""
+    """Return the FLOP/s of one large GEMM, as `logitless bench` measures it; None if it reports none."""
     with tempfile.TemporaryDirectory() as folder:
         line = [options.command, "bench", str(ROOT / "configs" / "tiny.yaml"), "--contenders", "forward", "--iters",
                 str(GEMM_CALLS), "--set", f"threads={options.threads}", "--set", f"model.dtype={dtype}", "-o",
@@ -178,7 +181,7 @@ def turn(job: Job, turns: Turns) -> None:
 
 def measure_point(options: argparse.Namespace, task: str, shape: Shape, file: str, gradients: bool,
                   truth: reference.Reference) -> tuple[list[Turns], list[float]]:
-    """What each contender did, and the rate of a large GEMM before each round."""
+    """Return the turns of each contender, and the rate of a large GEMM before each round."""
     names = [name for name in options.contenders if task in BY_NAME[name].tasks]
     all_turns = {name: Turns(name) for name in names}
     rates = []
@@ -189,7 +192,7 @@ def measure_point(options: argparse.Namespace, task: str, shape: Shape, file: st
             if turns.failure:
                 continue
             print(f"  round {number + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
-            # Results are checked once: a contender gives the same ones each time, but for the last bits.
+            # Results are checked only once, because each turn gives the same up to the last bits.
             results = BUILD / "results.safetensors" if gradients and number == 0 else None
             turn(Job(name, task, shape, file, gradients, options.calls, options.threads, options.command,
                      str(results) if results else None), turns)
@@ -218,7 +221,7 @@ def write_line(file: TextIO, line: dict) -> None:
 
 
 def measure(options: argparse.Namespace, output: TextIO) -> bool:
-    """All points. Returns whether every contender that ran agrees with the reference."""
+    """Measure all points. Return whether every contender that ran agrees with the reference."""
     write_line(output, header(options))
     agree = True
     for model, dtype, tokens in itertools.product(options.models, options.dtypes, options.tokens):

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def measure(call: Callable[[], Result]) -> tuple[Result, float, int]:
-    """What the call returned, its seconds, and how far resident memory rose above what it was before."""
+    """Return the call's result, its seconds, and the rise of resident memory above the level before the call."""
     before = begin_peak()
     start = time.perf_counter()
     result = call()
@@ -22,8 +22,8 @@ def measure(call: Callable[[], Result]) -> tuple[Result, float, int]:
 
 def measure_calls(job: Job, call: Callable[[], Result], loss_of: Callable[[Result], float],
                   output_bytes: int) -> tuple[Measured, Result]:
-    """Measures the calls of a job, and gives the last result as well. One call's result is gone before the next
-    call begins; `output_bytes` of it are no extra memory."""
+    """Measure the calls of a job; return the figures and the last result. Each result is freed before the
+    next call begins; `output_bytes` are not counted as extra memory."""
     result, first_s, _ = measure(call)
     times_s, peaks = [], []
     for _ in range(job.calls):

@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Loss and gradients in float64, of the inputs as the file holds them. It goes block by block, so that its
-memory does not grow with the logits; of large shapes the gradients of some rows and vocabulary entries alone are computed."""
+"""Computes loss and gradients in float64 from the inputs in the file. It works in blocks, so that its memory
+does not grow with the logits. For large shapes it computes gradients only for some rows and vocabulary
+entries."""
 
 from dataclasses import dataclass
 
@@ -12,22 +13,22 @@ from job import DISTILLATION, GRPO_BETA, GRPO_EPSILON
 Tensors = dict[str, torch.Tensor]
 
 BLOCK_ROWS = 128
-BLOCK_ENTRIES = 8192  # 128 x 8,192 float64 logits are 8 MiB, and as many rows of 4,096 columns 256 MiB
+BLOCK_ENTRIES = 8192  # 128 x 8,192 float64 logits are 8 MiB, and 8,192 rows of 4,096 columns 256 MiB
 MOST_ROWS = 512  # of d_hidden that are checked
-MOST_ENTRIES = 8192  # of d_weight
+MOST_ENTRIES = 8192  # of d_weight that are checked
 
 
 @dataclass(frozen=True)
 class Reference:
     loss: float
-    rows: torch.Tensor  # which rows d_hidden has
-    entries: torch.Tensor  # which vocabulary entries d_weight has
+    rows: torch.Tensor  # the rows of d_hidden
+    entries: torch.Tensor  # the vocabulary entries of d_weight
     d_hidden: torch.Tensor
     d_weight: torch.Tensor
 
 
 def log_sums(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
-    """Of each row's logits, by a running maximum over blocks of the vocabulary."""
+    """Return the log-sum-exp of each row's logits, by a running maximum over blocks of the vocabulary."""
     sums = torch.full((len(hidden),), -torch.inf, dtype=torch.float64)
     for entries in head.split(BLOCK_ENTRIES):
         entries = entries.double()
@@ -48,7 +49,7 @@ def loss_of_logps(task: str, logps: torch.Tensor, batch: Tensors) -> torch.Tenso
 
 
 def sample(count: int, most: int, wanted: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """All, or `most` in order: up to half of them from those that are wanted, the others from all."""
+    """Return all indices, or a sorted sample of `most`: up to half from `wanted`, the others from all."""
     if count <= most:
         return torch.arange(count)
     wanted = wanted[torch.randperm(len(wanted), generator=generator)][: most // 2]
@@ -62,7 +63,7 @@ def log_probabilities(hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
 
 
 def divergence(beta: float, student: torch.Tensor, teacher: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The divergence of each row, and its slope by each of the student's probabilities, up to a constant."""
+    """Return each row's divergence, and its derivative by the student's probabilities, up to a constant."""
     if beta == 0:
         return (teacher.exp() * (teacher - student)).sum(-1), -torch.exp(teacher - student)
     if beta == 1:
@@ -131,9 +132,9 @@ def compute(inputs: str, task: str) -> Reference:
 
 
 def errors(reference: Reference, results: str) -> dict[str, float]:
-    """How far the results in a file lie from the reference. The loss: relatively, and absolutely below 1, where
-    terms of a policy loss cancel. A gradient: the relative Frobenius norm, and its largest error over its largest
-    value."""
+    """Return the errors of the results in a file. The loss error is relative, but absolute below 1, where
+    terms of a policy loss cancel. A gradient has two errors: the relative Frobenius norm, and the largest
+    error relative to the largest value."""
     with safe_open(results, framework="pt") as file:
         loss = file.get_tensor("loss").item()
         found = {"d_hidden": file.get_tensor("d_hidden")[reference.rows],

@@ -11,8 +11,8 @@ def _status_bytes(field: str) -> int:
 
 
 def begin_peak() -> int:
-    """Resets the peak; returns what is resident."""
-    # What the allocator holds goes back to the system, or what comes would reuse pages that nobody counts.
+    """Reset the peak; return the bytes that are resident now."""
+    # Return the allocator's free pages to the system; otherwise the call would reuse them uncounted.
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:

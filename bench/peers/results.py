@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What is written: JSON Lines as `logitless bench` writes them, and a table for people."""
+"""Output: JSON Lines as `logitless bench` writes them, and a table for people."""
 
 import math
 import statistics
@@ -10,9 +10,9 @@ from job import Measured
 MIB = 2**20
 ERRORS = ("loss_error", "d_hidden_rel_l2", "d_weight_rel_l2")
 
-# What two correct programs may differ by. float32: sums over up to 152,000 vocabulary entries in any order.
-# bfloat16: a gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few
-# places more.
+# Largest difference between two correct programs. float32: sums over up to 152,000 vocabulary entries in any
+# order. bfloat16: a gradient is rounded once (2^-9), and peers that keep logits or their gradients in
+# bfloat16 lose a few more bits.
 LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-3}
 GRADIENT_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
@@ -23,7 +23,7 @@ def finite(figure: float) -> float | None:
 
 
 def quantile(values: list[float], rank: float) -> float:
-    """With linear interpolation, as tools/timing/statistics.cc has it."""
+    """Interpolate linearly, as tools/timing/statistics.cc does."""
     ordered = sorted(values)
     place = rank * (len(ordered) - 1)
     below = int(place)
@@ -32,12 +32,12 @@ def quantile(values: list[float], rank: float) -> float:
 
 
 def spread(values: list[float]) -> float:
-    """Half the distance between the quartiles."""
+    """Return half the distance between the quartiles."""
     return (quantile(values, 0.75) - quantile(values, 0.25)) / 2
 
 
 def disagreements(figures: dict[str, float | None], dtype: str) -> list[str]:
-    """Which figures lie beyond the tolerances; NaN does, and so does None, by which a file says NaN."""
+    """Return the figures above their tolerances. NaN is above, and so is None, which means NaN in a file."""
     limits = dict(zip(ERRORS, (LOSS_TOLERANCE[dtype], GRADIENT_TOLERANCE[dtype], GRADIENT_TOLERANCE[dtype])))
     known = {name: math.nan if figures[name] is None else figures[name] for name in ERRORS if name in figures}
     return [f"{name} is {figure:.1e}, above {limits[name]:.0e}" for name, figure in known.items()
@@ -46,7 +46,7 @@ def disagreements(figures: dict[str, float | None], dtype: str) -> list[str]:
 
 @dataclass
 class Turns:
-    """What a contender did at one point, over all rounds."""
+    """The measurements of a contender at one point, over all rounds."""
 
     contender: str
     measured: list[Measured] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Turns:
                 "workspace_bytes": first.workspace_bytes, "plan": first.plan, **errors}
 
     def cells(self) -> list[str]:
-        """One row of the table."""
+        """Return one row of the table."""
         if self.failure:
             return [self.contender, "left out: " + self.failure]
         times = self.times_s
@@ -84,7 +84,7 @@ class Turns:
 
 
 def table(turns: list[Turns]) -> str:
-    """The first column begins at the left, the others end at the right; a failure runs on past its column."""
+    """Align the first column left and the others right; a failure may run past its column."""
     head = ["", "median s", "least to most", "extra MiB", "loss", "its error", "d_hidden", "d_weight"]
     rows = [head] + [each.cells() for each in turns]
     whole = [row for row in rows if len(row) > 2]

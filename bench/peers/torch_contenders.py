@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""PyTorch, and the libraries that stand on it."""
+"""PyTorch, and the libraries built on it."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Loss = Callable[[Batch], torch.Tensor]
 
 def load(job: Job) -> Batch:
     with safe_open(job.inputs, framework="pt") as file:
-        # A copy, so that every page is this process's own and resident.
+        # Copied, so that every page belongs to this process and is resident.
         batch = {name: file.get_tensor(name).clone() for name in file.keys()}
     for name in ("hidden", "lm_head"):
         batch[name].requires_grad_(job.gradients)
@@ -26,7 +26,7 @@ def load(job: Job) -> Batch:
 
 
 def dense_logits(batch: Batch) -> torch.Tensor:
-    """In float32, as trainers of the Hugging Face family take them to the loss."""
+    """Return logits in float32, which trainers of the Hugging Face family pass to the loss."""
     return F.linear(batch["hidden"], batch["lm_head"]).float()
 
 
@@ -40,8 +40,8 @@ def dense_grpo(batch: Batch) -> torch.Tensor:
 
 
 def grpo(logps: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """TRL's formula with loss_type "grpo". Sequences are of equal length, so a mean over all tokens is the mean
-    over sequences of the means over their tokens."""
+    """TRL's formula with loss_type "grpo". Sequences have equal lengths, so the mean over all tokens equals
+    the mean over sequences of per-sequence means."""
     ratio = torch.exp(logps - batch["old_logps"])
     advantages = batch["advantages"].repeat_interleave(logps.numel() // batch["advantages"].numel())
     clipped = ratio.clamp(1 - GRPO_EPSILON, 1 + GRPO_EPSILON)
@@ -51,7 +51,7 @@ def grpo(logps: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 
 def dense_divergence(task: str) -> Loss:
-    """The formula of TRL and Liger, from logits in float32."""
+    """The formula of TRL and Liger, from float32 logits."""
     beta = DISTILLATION[task]
 
     def loss(batch: Batch) -> torch.Tensor:
@@ -90,7 +90,7 @@ def trl_chunked(task: str) -> Loss:
     from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
 
     def loss(batch: Batch) -> torch.Tensor:
-        # No temperature, no softcap, no scale, and none of the optional outputs.
+        # Without temperature, softcap, scale and optional outputs.
         logps = ChunkedLogProbFunction.apply(batch["hidden"], batch["lm_head"], None, batch["targets"], 1.0,
                                              _CHUNKED_LOGPROB_CHUNK_SIZE, None, 1.0, ())[0]
         return grpo(logps, batch) if task == "policy_loss" else -logps.mean()
@@ -101,7 +101,7 @@ def trl_chunked(task: str) -> Loss:
 def liger_grpo(job: Job) -> Loss:
     from liger_kernel.chunked_loss import LigerFusedLinearGRPOLoss
 
-    # Not compiled: it would trace its small formula again in every call, which costs more than it saves.
+    # Not compiled, because it would retrace its small formula in every call, which costs more than it saves.
     fused = LigerFusedLinearGRPOLoss(beta=GRPO_BETA, epsilon_low=GRPO_EPSILON, epsilon_high=GRPO_EPSILON,
                                      loss_type="grpo", compiled=False)
     sequences = (job.shape.sequences, -1)
@@ -162,7 +162,7 @@ def loss_of(job: Job) -> Loss:
             return liger_grpo(job)
         case "liger_jsd":
             return liger_jsd(job)
-    raise ValueError(f"{job.contender} is no contender of this module")
+    raise ValueError(f"{job.contender} is not a contender of this module")
 
 
 def run(job: Job) -> Measured:

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""A process of one contender: its argument is a Job, and the last line that it prints is what came of it."""
+"""The process of one contender: its argument is a Job, and the last line that it prints is the result."""
 
 import dataclasses
 import importlib
@@ -12,7 +12,7 @@ from job import Job
 
 def main() -> None:
     job = Job.from_json(sys.argv[1])
-    # Where memory runs out, this process is to end and not the one that reports it.
+    # If memory runs out, the kernel should kill this process and not the one that reports it.
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("500")
     measured = importlib.import_module(BY_NAME[job.contender].module).run(job)

@@ -1,8 +1,8 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Makes a page of files that `logitless bench` and bench/peers wrote: what each contender takes beside dense or beside
-the fastest peer, curves over a swept key, a table and a picture for each point, the machine and the command. Without
-FILE it makes the generated parts of docs/benchmarks.md and of docs/benchmarks/ from bench/results. A line that is wrong
-is refused with its file and number, and then nothing is written."""
+"""Makes a page from files that `logitless bench` and bench/peers wrote: each contender compared with dense or
+with the fastest peer, curves over a swept key, a table and a picture per point, the machine and the command.
+Without FILE it makes the generated parts of docs/benchmarks.md and of docs/benchmarks/ from bench/results. A
+wrong line is refused with its file and number, and then nothing is written."""
 
 import argparse
 import base64
@@ -86,7 +86,7 @@ def write(output: pathlib.Path, text: str, pictures: dict[str, bytes]) -> None:
 
 
 def write_docs(docs: pathlib.Path, parts: dict[str, str], pictures: dict[str, bytes]) -> None:
-    """Replace the generated parts of pages, and the pictures. What else a page says stays."""
+    """Replace the generated parts of pages, and the pictures. Other text on a page is kept."""
     write_pictures(docs / "benchmarks", pictures)
     for name, part in parts.items():
         page = docs / name
@@ -112,7 +112,7 @@ def main() -> int:
     if docs:
         options.files, options.output = sorted((ROOT / "bench" / "results").glob("*.jsonl")), ROOT / "docs"
     elif not options.files:
-        parser.error("-o is for a page of files: name them")
+        parser.error("-o needs FILE arguments: name the files of the page")
     elif not options.output or options.output.suffix not in (".html", ".md"):
         parser.error("-o must name a page that ends in .html or .md")
     try:

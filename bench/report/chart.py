@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The pictures of a page, drawn by matplotlib as SVG. The same data give the same bytes with the same matplotlib."""
+"""Draws the pictures of a page with matplotlib, as SVG. With the same matplotlib, the same data give the same
+bytes."""
 
 import io
 import math
@@ -16,7 +17,7 @@ from page import Bars, Curves, is_own, reference, seconds
 from results import ERRORS, MIB
 from runs import Result
 
-# No DOCTYPE, because strict readers refuse it; text stays text, and $ in a name does not start a formula.
+# No DOCTYPE, because strict readers refuse it. Text stays text, and $ in a name does not start a formula.
 backend_svg.svgProlog = '<?xml version="1.0" encoding="utf-8"?>\n'
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "logitless", "font.sans-serif": ["DejaVu Sans"],
                             "font.size": 8, "axes.titlesize": 8, "text.parse_math": False, "axes.spines.top": False,
@@ -41,8 +42,8 @@ def times(figure: float, other: float) -> str:
 
 def bars(axes: Axes, ran: list[Result], spans: list[tuple[float, float, float]], other: float,
          text: Callable[[float], str]) -> float:
-    """Draw one bar per contender with its figure and ratio beside it; a span is (least, figure, most). Return the
-    length at which bars are cut."""
+    """Draw one bar per contender, labelled with its figure and ratio; a span is (least, figure, most). Return
+    the length at which bars are cut."""
     figures = [figure for _, figure, _ in spans]
     limit = min(max(most for _, _, most in spans), MOST_OF_MEDIAN * (statistics.median_low(figures) or math.inf)) or 1
     labels = [("» " if figure > limit else "") + text(figure) + times(figure, other) for figure in figures]
@@ -66,7 +67,7 @@ def draw_errors(axes: Axes, ran: list[Result]) -> None:
     axes.xaxis.set_major_locator(matplotlib.ticker.LogLocator(numticks=5))
     axes.xaxis.set_major_formatter("{x:.0e}")
     axes.minorticks_off()
-    # Beside the panel.
+    # To the right of the panel.
     for row, one in enumerate(ran):
         words = [] if all(error is None or math.isfinite(error) for error in one.errors) else ["not finite"]
         words += ["disagrees"] if any(one.disagrees) else []

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The text of a page about files of `logitless bench` and of bench/peers, as Markdown, and which pictures it shows. The
-same files give the same text. In docs/, it is the part of a page between two marks."""
+"""Writes the Markdown of a page about files of `logitless bench` and of bench/peers, and chooses its
+pictures. The same files give the same text. In docs/, it writes the part of a page between two marks."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from results import MIB
 from runs import File, Point, Result, Run, number_of, printable
 
 COLUMNS = 108
-TOO_SLOW = 10  # times the fastest logitless: such a peer is no reference, because nobody would use it
+TOO_SLOW = 10  # times the fastest logitless: a peer that is slower than this is not used as a reference
 MOST_MESSAGE = 160  # characters of the reason why a contender was left out
 MOST_PICTURES = 24  # per kind and run, so that a page stays readable
 
@@ -35,7 +35,7 @@ class Curves:
     points: list[Point]
 
 
-Pictures = dict[str, Bars | Curves]  # by their place in the folder of the page
+Pictures = dict[str, Bars | Curves]  # by their paths in the folder of the page
 
 BEGIN, END = "<!-- bench/report -->\n", "<!-- /bench/report -->\n"
 
@@ -61,7 +61,7 @@ def plain(words) -> str:
 
 
 def recorded(environment: dict, forms: dict[str, str]) -> list[str]:
-    """A text for each key that the header has."""
+    """Format each key that the header has."""
     known = {key: environment.get(key) for key in forms}
     return [forms[key].format(plain(value)) for key, value in known.items() if value not in (None, "")]
 
@@ -231,7 +231,7 @@ def add_point(page: Page, name: str, point: Point, drawn: bool) -> None:
 
 
 def curves_of(run: Run) -> list[tuple[str, Curves]]:
-    """For each swept key of several numbers, a picture for each combination of the other keys."""
+    """Return one picture for each swept key of several numbers and each combination of the other keys."""
     found = []
     for key, values in run.sweep.items():
         if len(values) == 1 or any(number_of(value) is None for value in values):
@@ -249,7 +249,7 @@ def curves_of(run: Run) -> list[tuple[str, Curves]]:
 
 
 def span(values: list) -> str:
-    """Return "1.2", or "1.2 to 3.4" of several values."""
+    """Return "1.2" for one value, or "1.2 to 3.4" for several."""
     known = sorted({value for value in values if isinstance(value, (int, float))})
     return " to ".join(f"{value:g}" for value in dict.fromkeys(known[:1] + known[-1:]))
 
@@ -298,7 +298,8 @@ def alike(run: Run) -> tuple:
 
 
 def add_runs(page: Page, file: File, group: list[Run]) -> None:
-    """Add runs on the same machine, with the same libraries and flags: what they share, then their points."""
+    """Add runs on the same machine, with the same libraries and flags: first what they share, then their
+    points."""
     loads = span([run.environment.get("load_average") for run in group])
     facts = (machine_text(group[0].environment, loads), libraries_text(group[0]), flags_text(group[0]))
     page.add(*(wrapped(words) for words in facts))
@@ -368,7 +369,7 @@ def add_overview(page: Page, files: list[File], what: str, link: str) -> None:
 
 
 def add_summary(page: Page, files: list[File]) -> None:
-    """Add a table with one row per contender of logitless: how far it is from the reference over all points."""
+    """Add a table with one row per contender of logitless: its ratios to the reference over all points."""
     found = [(one, reference(point)) for file in files for run in file.runs for point in run.points
              for one in agreeing(point) if reference(point) and is_own(one.name)]
     lines = [row("contender", "points", "time ÷ reference", "extra memory ÷ reference"), "|---|---:|---:|---:|"]
@@ -382,9 +383,9 @@ def add_summary(page: Page, files: list[File]) -> None:
 
 
 def make_page(files: list[File], folder: str) -> tuple[str, Pictures]:
-    """Return the page of a user, whose pictures are in `folder` beside it."""
+    """Return the user's page; its pictures are in `folder`, next to it."""
     page = Page(folder + "/")
-    page.add("# logitless beside its contenders\n", wrapped(OF_FILES), "## All points\n")
+    page.add("# logitless and its contenders\n", wrapped(OF_FILES), "## All points\n")
     add_overview(page, files, "file", "#{}")
     for file in files:
         page.add(f"## {file.name}\n")
@@ -393,8 +394,8 @@ def make_page(files: list[File], folder: str) -> tuple[str, Pictures]:
 
 
 def make_docs(files: list[File]) -> tuple[dict[str, str], Pictures]:
-    """Return the generated parts of docs/benchmarks.md and of docs/benchmarks/<file>.md, by their places in docs/, and
-    the pictures, by theirs in docs/benchmarks/."""
+    """Return the generated parts of docs/benchmarks.md and docs/benchmarks/<file>.md by their paths in docs/,
+    and the pictures by their paths in docs/benchmarks/."""
     overview = Page("")
     if files:
         add_summary(overview, files)

@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Reads files of `logitless bench` and of bench/peers (docs/bench.md). A file holds one run or several of one machine,
-each a header and its points. A line that lacks what the page needs is refused with file and line."""
+"""Reads files of `logitless bench` and of bench/peers (docs/bench.md). A file holds one or several runs of
+one machine, each a header and its points. A line that lacks what the page needs is refused with file and
+line."""
 
 import json
 import math
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 
 import results
 
-MOST = 1e18  # largest figure, and 1 / LEAST, so that any quotient can be printed and drawn
+MOST = 1e18  # largest figure; with LEAST it bounds every quotient, so that it can be printed and drawn
 LEAST = 1e-12
 
 
@@ -24,15 +25,15 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """One contender at one point. Errors are in the order of results.ERRORS: None where none was computed, NaN
-    where the result was not finite."""
+    """One contender at one point. Errors are in the order of results.ERRORS: None if not computed, NaN if the
+    result was not finite."""
 
     name: str
     failure: str = ""
     median_s: float = 0
     least_s: float = 0
     most_s: float = 0
-    calls: int = 0  # that were timed
+    calls: int = 0  # timed ones
     first_s: float = 0
     extra_bytes: int = 0
     workspace_bytes: int | None = None  # None: a contender of another program
@@ -113,10 +114,10 @@ class Run:
 class File:
     name: str
     runs: list[Run]
-    torn: int = 0  # the number of the last line, if an interruption has cut it
+    torn: int = 0  # the number of the last line if it was cut by an interruption
 
     def missing(self, run: Run) -> int:
-        """Return the number of the sweep's points that are missing in the file."""
+        """Return how many points of the sweep are missing in the file."""
         found = {tuple(point.at[key] for key in run.sweep)
                  for other in self.runs for point in other.points if run.holds(point)}
         return math.prod(len(values) for values in run.sweep.values()) - len(found)
@@ -272,7 +273,7 @@ def read_point(line: Fields, run: Run) -> Point:
 
 
 def command_of(line: Fields, sweep: dict[str, list[str]]) -> str:
-    """Return the command that measures the same again."""
+    """Return the command that repeats the measurement."""
     if line.has("command"):
         return line.text("command")
     words = ["logitless", "bench"]

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A loss that the library does not have, on its public call: say what it is for one token and how it changes
-// with that token's log-probability; plans, tiles, gradients and threads come with it.
+// Adds a loss that the library does not have. It defines only the loss of one token and its derivative by
+// that token's log-probability; the library handles plans, tiles, gradients and threads.
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -9,8 +9,8 @@
 
 #include "logitless/logitless.h"
 
-// Focal loss (Lin et al. 2017, equation 4), the mean over N tokens of −(1 − p)^γ log p: easy tokens weigh
-// little.
+// Focal loss (Lin et al. 2017, equation 4): the mean over N tokens of −(1 − p)^γ log p. Easy tokens get
+// little weight.
 class FocalLoss final : public logitless::TokenLoss {
  public:
   FocalLoss(double gamma, int64_t tokens) : gamma_(gamma), losses_(static_cast<size_t>(tokens)) {}
@@ -59,7 +59,7 @@ int main() try {
   gradients.d_hidden = logitless::view(d_hidden.data(), {tokens, hidden_size});
   const double loss = run(gradients);
 
-  // Walk a little along the gradient, both ways: the loss must change by the gradient's squared length.
+  // Move a little along the gradient, both ways: the loss must change by the gradient's squared length.
   double expected = 0;
   for (const double g : d_hidden) expected += g * g;
   const double step = 1e-3;

@@ -1,7 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Runs the example `distil` on a tiny teacher, or on bad files. Needs nothing beside Python.
+"""Runs the example `distil` on a tiny teacher, or on bad files. Needs only Python.
 
-example_test.py learns|refuses DISTIL
+    example_test.py learns|refuses DISTIL
 """
 
 import json
@@ -19,7 +19,7 @@ FORMATS = {"F32": "f", "I32": "i", "I64": "q", "F64": "d"}
 
 
 def write(path, tensors, metadata=None):
-    """Writes {name: (dtype, shape, values)} as safetensors."""
+    """Write {name: (dtype, shape, values)} as safetensors."""
     header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (dtype, shape, values) in tensors.items():
         packed = struct.pack(f"<{len(values)}{FORMATS[dtype]}", *values)
@@ -31,7 +31,7 @@ def write(path, tensors, metadata=None):
 
 
 def teacher(ids_dtype="I64"):
-    """A teacher who knows which ids follow an id, and a text drawn from it."""
+    """Return a teacher that knows which ids follow an id, and a text drawn from it."""
     draw = random.Random(1)
     states = [[draw.gauss(0, 1) for _ in range(HIDDEN)] for _ in range(VOCABULARY)]
     head = [[draw.gauss(0, 1) for _ in range(HIDDEN)] for _ in range(VOCABULARY)]
@@ -76,7 +76,7 @@ class Learns(Case):
         self.assertEqual(len(run["losses"]), 50)
         curve = [point["loss"] for point in run["validation"]]
         self.assertEqual([point["step"] for point in run["validation"]], [0, 20, 40, 50])
-        # It starts with no idea of the text, and ends nearer to its teacher than to that.
+        # The student starts near the uniform distribution, and ends closer to its teacher.
         self.assertLess(abs(curve[0] - math.log(VOCABULARY)), 0.5)
         self.assertLess(curve[-1], (math.log(VOCABULARY) + teacher_loss) / 2)
         self.assertLess(run["losses"][-1], run["losses"][0])

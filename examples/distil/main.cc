@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Distils a language model into a small student: from the text alone, or from the teacher's whole
-// distribution, with the logits of both heads in memory or without.
+// distribution, with or without the logits of both heads in memory.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
@@ -30,11 +30,11 @@ constexpr const char* kHelp =
     "ids[i + 1]. SmolLM2-135M on a text (examples/python/smollm2.py says what to install):\n\n"
     "    python examples/python/distil.py --save teacher.safetensors examples/data/kjv.txt\n"
     "    distil teacher.safetensors --head both\n\n"
-    "What a step learns from:\n\n"
+    "A step learns from:\n\n"
     "    hard     the next token of the text, by cross_entropy()\n"
     "    fused    the teacher's whole distribution, by distillation_loss(), with no logits in memory\n"
     "    dense    the same, with the logits of both heads in memory\n\n"
-    "The student learns from the first five sixths. Its cross-entropy of the last one is printed every 20 steps.\n";
+    "The student trains on the first five sixths. Its cross-entropy on the last sixth is printed every 20 steps.\n";
 
 struct CommandLine {
   std::string teacher;
@@ -61,18 +61,18 @@ void declare(CLI::App& app, CommandLine& line) {
       ->type_name("NAME")
       ->capture_default_str();
   add_number("--steps", distil.steps, "Optimizer steps", above_zero);
-  add_number("--batch-tokens", distil.batch_tokens, "Tokens a step", above_zero);
+  add_number("--batch-tokens", distil.batch_tokens, "Tokens per step", above_zero);
   add_number("--context", distil.context, "Tokens that the student sees", above_zero);
   add_number("--embedding", distil.embedding, "Size of a token's embedding", above_zero);
   add_number("--hidden", distil.hidden, "Size of the student's hidden state", above_zero);
   add_number("--lr", distil.learning_rate, "Learning rate", above_zero);
-  add_number("--seed", distil.seed, "Of parameters and batches", not_negative);
-  add_number("--threads", distil.threads, "0 takes as many as OpenMP offers", not_negative);
+  add_number("--seed", distil.seed, "Seed of parameters and batches", not_negative);
+  add_number("--threads", distil.threads, "Number of threads; 0 uses all that OpenMP offers", not_negative);
   add_number("--workspace", distil.workspace_mib, "MiB a fused head may allocate", above_zero);
   app.add_option("--json", line.json, "Write all figures for scripts, - = stdout")->type_name("FILE");
 }
 
-/// The runs that --head asks for, in their order.
+/// Returns the runs that --head asks for, in order.
 std::vector<Lesson> lessons_of(const std::string& head) {
   if (head == "both") return {Lesson::kFused, Lesson::kDense};
   if (head == "dense") return {Lesson::kDense};
@@ -102,8 +102,8 @@ void print_summary(const std::vector<Lesson>& lessons, const std::vector<DistilR
   row("loss of the last step", 6, [](const DistilRun& run) { return run.steps.back().loss; });
   row("validation cross-entropy", 6, [](const DistilRun& run) { return run.validation.back().loss; });
   row("the teacher's own", 6, [&](const DistilRun&) { return teacher; });
-  row("ms a step (median)", 1, [](const DistilRun& run) { return 1e3 * run.median_seconds(); });
-  row("head and loss, ms a step", 1, [](const DistilRun& run) { return 1e3 * run.median_head_seconds(); });
+  row("ms per step (median)", 1, [](const DistilRun& run) { return 1e3 * run.median_seconds(); });
+  row("head and loss, ms per step", 1, [](const DistilRun& run) { return 1e3 * run.median_head_seconds(); });
   row("head's extra peak, MiB", 1, [](const DistilRun& run) { return run.head_extra_bytes / kMiB; });
   for (size_t i = 0; i < runs.size(); ++i) std::printf("%s: plan %s\n", name_of(lessons[i]), runs[i].plan.c_str());
 }
@@ -143,9 +143,9 @@ json base_json(const CommandLine& line, const TeacherFile& teacher) {
           {"threads", omp_get_max_threads()}};
 }
 
-/// Trains one student, or two and compares them. Returns the exit status.
+/// Trains one student, or trains two and compares them. Returns the exit status.
 int run(const CommandLine& line) {
-  const bool print = line.json != "-";  // else the JSON object is all that stdout gets
+  const bool print = line.json != "-";  // with "-", stdout gets only the JSON object
   const TeacherFile teacher = read_teacher(line.teacher);
   if (line.distil.threads > 0) omp_set_num_threads(line.distil.threads);
   const std::vector<Lesson> lessons = lessons_of(line.head);

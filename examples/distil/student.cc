@@ -67,7 +67,7 @@ Student::Student(const TeacherFile& teacher, const DistilOptions& options, Lesso
   for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
 }
 
-/// Position i is that of hidden row i: the words up to ids[i] predict ids[i + 1].
+/// Position i corresponds to hidden row i: the words up to ids[i] predict ids[i + 1].
 Batch Student::batch_at(const std::vector<int64_t>& positions) const {
   Batch batch;
   batch.context_length = shape_.context;
@@ -80,7 +80,7 @@ Batch Student::batch_at(const std::vector<int64_t>& positions) const {
   return batch;
 }
 
-/// The part to copy: the student's head, the loss and all their gradients in one call.
+/// The part to copy: the student's head, the loss and all gradients in one call.
 double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
   RowMatrix& d_weight = gradients_.head_weight;
   logitless::Gradients out;
@@ -95,7 +95,7 @@ double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
     plan_ = result.plan;
     return result.loss;
   }
-  // The widths of the two heads differ; their vocabulary is one. Without targets all rows take part.
+  // The two heads differ in width but share a vocabulary. Without targets, all rows count.
   const auto teacher = logitless::Logits::of(view(teacher_hidden_), view(teacher_.lm_head));
   const logitless::Distillation task = {.teacher = teacher};
   const logitless::DistillationResult result = lesson_ == Lesson::kDense
@@ -109,8 +109,7 @@ StepReport Student::step() {
   const auto start = std::chrono::steady_clock::now();
   StepReport report;
   report.step = ++step_;
-  // A plain remainder rather than std::uniform_int_distribution, which differs from one standard library to
-  // the next.
+  // A plain remainder, because std::uniform_int_distribution differs between standard libraries.
   std::vector<int64_t> positions(static_cast<size_t>(options_.batch_tokens));
   const auto trained = static_cast<uint64_t>(trained_tokens(teacher_));
   for (int64_t& position : positions) position = static_cast<int64_t>(generator_() % trained);
@@ -126,7 +125,7 @@ StepReport Student::step() {
 
   std::optional<PeakMeter> meter;
   if (step_ == 1) {
-    // The output is not the head's memory
+    // The output must not count as the head's memory.
     make_resident({d_hidden_.data(), static_cast<size_t>(d_hidden_.size())});
     meter.emplace();
   }
@@ -149,7 +148,7 @@ double Student::validation_loss() const {
   const Batch batch = batch_at(positions);
   Trunk trunk(shape_);
   const RowMatrix& hidden = trunk.forward(parameters_, batch);
-  // Fused for every lesson, so that the figures of all lessons are made the same way.
+  // Fused for every lesson, so that the figures of all lessons are computed the same way.
   return logitless::run(context_for(options_), logitless::Logits::of(view(hidden), head_of(parameters_)),
                         logitless::CrossEntropy{.targets = batch.targets})
       .loss;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A student that learns from a teacher on a text. Its trunk, parameters and optimizer are those of train_lm.
+// A student that learns from a teacher on a text. It shares its trunk, parameters and optimizer with
+// train_lm.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@
 #include "teacher_file.h"
 #include "train.h"
 
-/// What a step learns from, and how.
+/// The objective of a step, and how it is computed.
 enum class Lesson {
   kHard,   ///< the text's next token: cross-entropy, fused
   kFused,  ///< the teacher's whole distribution: KL(teacher || student), no logits in memory
   kDense,  ///< the same with the logits of both heads in memory
 };
-/// Returns what --head calls it.
+/// Returns the value of --head.
 const char* name_of(Lesson lesson);
 
 struct DistilOptions {
@@ -35,10 +36,10 @@ struct DistilOptions {
   int64_t workspace_mib = 64;  ///< budget of a fused head
 };
 
-/// The text's first five sixths are learnt from, the last one is for validation only.
+/// The student trains on the first five sixths of the text; the last sixth is only for validation.
 int64_t trained_tokens(const TeacherFile& teacher);
 
-/// The teacher's own cross-entropy of the last sixth.
+/// The teacher's own cross-entropy on the last sixth.
 double teacher_loss(const TeacherFile& teacher, const DistilOptions& options);
 
 class Student {
@@ -46,15 +47,15 @@ class Student {
   /// The teacher must outlive the student.
   Student(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson);
 
-  /// Forward, backward and AdamW's update on a batch of seeded positions; the loss is the one before the
-  /// update.
+  /// Forward, backward and AdamW's update on a batch of seeded positions; the reported loss is from before
+  /// the update.
   StepReport step();
 
-  /// Returns the cross-entropy of the text that no step sees.
+  /// Returns the cross-entropy on the text reserved for validation.
   double validation_loss() const;
 
   const logitless::Plan& plan() const { return plan_; }
-  /// How far the resident set rose in the first step's head call.
+  /// The rise of the resident set in the first step's head call.
   int64_t head_extra_bytes() const { return head_extra_bytes_; }
 
  private:
@@ -79,25 +80,25 @@ class Student {
 };
 
 struct Validation {
-  int step = 0;  ///< how many steps the student has made
+  int step = 0;  ///< steps before this validation
   double loss = 0;
 };
 
-/// What one run measured.
+/// The measurements of one run.
 struct DistilRun {
   std::vector<StepReport> steps;
   std::vector<Validation> validation;
   int64_t head_extra_bytes = 0;
-  int64_t workspace_bytes = 0;  ///< as the plan states it
+  int64_t workspace_bytes = 0;  ///< from the plan
   std::string plan;
 
   std::vector<double> losses() const;
-  /// Medians of all steps but the first, which sets up memory.
+  /// Medians over all steps except the first, which sets up memory.
   double median_seconds() const;
   double median_head_seconds() const;
 };
 
-/// Trains a student from scratch, and validates it before the first step, after every 20 and after the last.
-/// `on_validation` is called each time with the run so far.
+/// Trains a student from scratch. Validates before the first step, after every 20 steps and after the last,
+/// and each time calls `on_validation` with the run so far.
 DistilRun distil(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson,
                  const std::function<void(const DistilRun&)>& on_validation);

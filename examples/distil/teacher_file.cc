@@ -18,14 +18,14 @@ namespace {
 
 using nlohmann::json;
 
-// The entries of three tensors take a few hundred bytes, and metadata stays far below this.
+// The entries of three tensors take a few hundred bytes, and metadata is much smaller than this.
 constexpr uint64_t kMostHeaderBytes = 1 << 20;
 
 /// One tensor as the header describes it.
 struct Entry {
   std::string dtype;
   std::vector<int64_t> shape;
-  int64_t begin = 0;  ///< of its bytes, from the end of the header on
+  int64_t begin = 0;  ///< offset of its bytes from the end of the header
   int64_t end = 0;
 };
 
@@ -39,7 +39,7 @@ class Reader {
 
   RowMatrix matrix(const char* name);
   std::vector<int32_t> ids(const char* name, int64_t count, int64_t vocabulary);
-  /// Throws unless the bytes of the named tensors are all that the file has, each of them once.
+  /// Throws unless the bytes of the named tensors cover the file's data exactly once.
   void check_nothing_else(std::span<const char* const> names);
   [[noreturn]] void fail(const std::string& reason) const { throw std::runtime_error(path_ + ": " + reason); }
   [[noreturn]] void fail(const std::string& tensor, const std::string& reason) const {
@@ -80,7 +80,7 @@ void Reader::read_header() {
   data_start_ = kLengthBytes + static_cast<int64_t>(length);
 }
 
-/// JSON may say an integer in another type, or a larger one than a size.
+/// A JSON number may have another type, or be too large for a size.
 bool is_size(const json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
 }
@@ -105,7 +105,7 @@ Entry Reader::entry(const std::string& name) const {
   return result;
 }
 
-/// Returns how many elements the tensor has, which its bytes hold.
+/// Returns the number of elements, after checking that the tensor's bytes hold them.
 int64_t Reader::elements(const std::string& name, const Entry& entry, size_t dimensions, int64_t element_bytes) const {
   const std::string shape = json(entry.shape).dump();
   if (entry.shape.size() != dimensions) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a student learns from: a teacher's hidden states on a text, and its head.
+// The student's training data: a teacher's hidden states on a text, and its head.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TeacherFile {
   int64_t vocabulary() const { return lm_head.rows(); }
 };
 
-/// Reads the float32 tensors hidden and lm_head, and the int32 or int64 tensor ids, of a safetensors file
-/// (https://huggingface.co/docs/safetensors) that has these three and no other. Throws std::runtime_error,
-/// which names the file and the tensor, unless header, shapes and values are all as they must be.
+/// Reads a safetensors file (https://huggingface.co/docs/safetensors) that has exactly three tensors: hidden
+/// and lm_head in float32, and ids in int32 or int64. Throws std::runtime_error with the file and the tensor
+/// if a header, shape or value is invalid.
 TeacherFile read_teacher(const std::string& path);

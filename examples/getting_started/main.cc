@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The code of docs/getting-started.md, as one program that checks itself. What stands between [name] and
-// [/name] is quoted there.
+// The code of docs/getting-started.md, as one program that checks itself. The page quotes the code between
+// [name] and [/name].
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr double kTolerance = 1e-5;  // that of `logitless compare` for float32
+constexpr double kTolerance = 1e-5;  // as in `logitless compare` for float32
 constexpr int64_t kBatch = 4, kTime = 128, kHidden = 64, kVocab = 6000, kTokens = kBatch * kTime;
 
 // [before]
@@ -80,7 +80,7 @@ struct Model {
   }
 };
 
-/// What a policy or preference loss and its reference say of a batch.
+/// The inputs of a policy or preference loss for a batch.
 struct Rewards {
   std::vector<float> advantages = {1.0f, -0.5f, 0.25f, -0.25f};
   std::vector<uint8_t> answer = std::vector<uint8_t>(kTokens, 1);
@@ -93,9 +93,9 @@ std::vector<double> log_probabilities(const logitless::Context& context, const M
   const logitless::TokenStatistics task = {
       .targets = targets, .token = {.temperature = 0.7}, .request = {.entropy = true}};
   const logitless::TokenStats stats = logitless::run(context, logits, task).stats;
-  // stats.logp[i], stats.entropy[i]: one entry a token
+  // stats.logp[i], stats.entropy[i]: one entry per token
   // [/logps]
-  check(stats.entropy.size() == stats.logp.size(), "one entropy a token");
+  check(stats.entropy.size() == stats.logp.size(), "one entropy per token");
   return stats.logp;
 }
 
@@ -106,7 +106,7 @@ double policy_step(const logitless::Context& context, const Model& model, const 
   logitless::PolicyLoss task;
   task.chosen_ids = model.targets;       // [N]
   task.advantages = rewards.advantages;  // [B] or [N]
-  task.old_logps = old_logps;            // [N]; left out on-policy
+  task.old_logps = old_logps;            // [N]; omit if on-policy
   task.mask = rewards.answer;            // [N], 0 = prompt or padding
   task.loss_type = logitless::PolicyLossType::kGrpo;
   task.token.temperature = 0.7;  // the sampler's
@@ -138,7 +138,7 @@ double loss_of_logits(const logitless::Context& context, std::vector<float>& log
   // [logits]
   const auto view = logitless::view(logits.data(), {kBatch, kTime, kVocab});
   const logitless::CrossEntropy task = {.targets = targets};
-  // The gradient is written in place, or into a buffer of its own.
+  // The gradient is written in place, or into a separate buffer.
   const double loss = logitless::run(context, logitless::Logits::given(view), task, {.d_logits = view}).loss;
   // [/logits]
   return loss;

@@ -15,7 +15,7 @@ import (
 	"unsafe"
 )
 
-// Tensors that a call keeps stand in C's memory: Go may move its own.
+// Tensors that a call keeps are in C's memory, because Go may move its own.
 func inC[T any](values ...T) *T {
 	data := (*T)(C.malloc(C.size_t(len(values)) * C.size_t(unsafe.Sizeof(values[0]))))
 	copy(unsafe.Slice(data, len(values)), values)

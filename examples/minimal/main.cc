@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One fused forward and backward of an LM head with cross-entropy: the [N, V] logits never exist. What stands
-// between [head] and [/head] is the README's code.
+// One fused forward and backward of an LM head with cross-entropy: the [N, V] logits never exist. The README
+// quotes the code between [head] and [/head].
 // [head]
 #include <logitless/logitless.h>
 
-// Writes both gradients. Everything is a view of your memory: nothing is copied. A context is made once,
-// say Context({.workspace_bytes = 256 << 20}).
+// Writes both gradients. Every tensor is a view of your memory; nothing is copied. Create a context once, for
+// example Context({.workspace_bytes = 256 << 20}).
 logitless::CrossEntropyResult fused_head(const logitless::Context& context, int64_t N, int64_t H, int64_t V,
                                          const float* hidden,     // [N, H]
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
@@ -33,10 +33,10 @@ int main() try {
   for (float& value : hidden) value = normal(generator);
   for (float& value : weight) value = 0.05f * normal(generator);
   for (int64_t& target : targets) target = token_id(generator);
-  targets[3] = -100;  // ignore_index: this token takes no part and costs nothing
+  targets[3] = -100;  // ignore_index: this token is skipped and costs nothing
 
   std::vector<float> d_hidden(hidden.size()), d_weight(weight.size());
-  const logitless::Context context({.workspace_bytes = 8 << 20});  // one a program; threads may share it
+  const logitless::Context context({.workspace_bytes = 8 << 20});  // one per program; threads may share it
   const logitless::CrossEntropyResult result =
       fused_head(context, tokens, hidden_size, vocab, hidden.data(), weight.data(), targets.data(), d_hidden.data(),
                  d_weight.data());
@@ -48,7 +48,7 @@ int main() try {
   std::printf("workspace   %.1f MiB (the logits alone would be %.1f MiB)\n", result.plan.workspace_bytes / 1048576.0,
               tokens * vocab * sizeof(float) / 1048576.0);
   return 0;
-} catch (const std::exception& error) {  // bad input, say: one line that names argument and value
+} catch (const std::exception& error) {  // e.g. bad input: one line with the argument and its value
   std::fprintf(stderr, "minimal: %s\n", error.what());
   return 1;
 }

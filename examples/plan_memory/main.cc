@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a call would take, before a byte of it is allocated: prints a Markdown table of the plans for a head.
-// Without arguments, the table of docs/memory.md.
+// Predicts the memory of a call before anything is allocated: prints a Markdown table of the plans for a
+// head. Without arguments it prints the table of docs/memory.md.
 #include <sys/mman.h>
 
 #include <CLI/CLI.hpp>
@@ -35,7 +35,7 @@ struct Question {
   int64_t workspace_mib = 256;
 };
 
-/// Addresses without memory behind them: a plan follows from shapes and never looks at a tensor's elements.
+/// Addresses without memory: a plan depends only on shapes and never reads a tensor's elements.
 class Addresses {
  public:
   Addresses(int64_t elements, DType dtype) : bytes_(static_cast<size_t>(elements) * size_of(dtype)) {
@@ -89,7 +89,7 @@ class Tensors {
   std::vector<int64_t> targets_;
 };
 
-/// The logits of a head that holds all of them, in MiB.
+/// The size of all logits, which a dense head holds, in MiB.
 std::string all_logits(const Question& question, const Head& head, int64_t tokens) {
   const size_t element = question.dtype == DType::kFloat64 ? sizeof(double) : sizeof(float);
   char text[64];
@@ -98,7 +98,7 @@ std::string all_logits(const Question& question, const Head& head, int64_t token
   return text;
 }
 
-/// The figure of a plan in MiB, or a dash where it does not fit the workspace.
+/// The figure of a plan in MiB, or a dash if the plan does not fit the workspace.
 std::string cell(const Tensors& tensors, PlanKind kind) {
   try {
     const Plan plan = tensors.plan(kind);
@@ -134,11 +134,10 @@ int main(int argc, char** argv) try {
   auto* vocab = app.add_option("--vocab", head.vocab_size, "V")->check(CLI::PositiveNumber);
   hidden->needs(vocab);
   vocab->needs(hidden);
-  app.add_option("--tokens", question.tokens, "one line each")->check(CLI::PositiveNumber);
-  app.add_option("--dtype", dtype, "of hidden states and head")
+  app.add_option("--tokens", question.tokens, "numbers of tokens, one line each")->check(CLI::PositiveNumber);
+  app.add_option("--dtype", dtype, "type of hidden states and head")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
-  app.add_flag("--narrow-gradients", narrow_gradients,
-               "gradients are stored in the same type, not in that of the sums");
+  app.add_flag("--narrow-gradients", narrow_gradients, "store gradients in --dtype instead of the type of the sums");
   app.add_option("--threads", question.threads)->check(CLI::PositiveNumber);
   app.add_option("--workspace", question.workspace_mib, "MiB that a call may take")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);

@@ -1,11 +1,11 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Draws what the examples beside this one write with -o: loss curves of several runs over each other.
+"""Draws the loss curves that other examples in this folder write with -o, several runs over each other.
 
     pip install matplotlib
     python examples/python/curves.py plain.json fused.json --title "GRPO, SmolLM2-135M" -o curves.png
 
-The legend has each run's median seconds per step and its peak memory. The small axis at the bottom shows how
-far the losses of the other runs are from those of the first. Rewards have an axis of their own where all runs
+The legend has each run's median seconds per step and its peak memory. The small axis at the bottom shows the
+differences between the losses of the other runs and the first. Rewards have their own axis if all runs
 recorded them.
 """
 
@@ -25,7 +25,7 @@ from matplotlib.backends import backend_svg  # noqa: E402
 # Strict readers of SVG refuse a DOCTYPE.
 backend_svg.svgProlog = '<?xml version="1.0" encoding="utf-8"?>\n'
 
-# Wide and light first, thin and dark last, so that curves that agree can all be seen.
+# Wide and light first, thin and dark last, so that curves remain visible where they agree.
 LINES = [
     {"color": "#9ecae1", "linewidth": 5.0},
     {"color": "#7f2704", "linewidth": 1.2},
@@ -40,7 +40,7 @@ def read(path):
 
 
 def label(run):
-    """The head, its seconds and its memory; the first step, which sets up, does not count."""
+    """Return the head, its seconds and its memory. The first step does not count, because it sets up memory."""
     seconds = statistics.median(run["seconds"][1:] or run["seconds"])
     return f"{run['head']}: {seconds:.2f} s per step, {run['peak_mib']:,.0f} MiB at most"
 
@@ -61,7 +61,7 @@ def main():
     parser.add_argument("-o", "--output", default="curves.png")
     options = parser.parse_args()
     if len(options.runs) > len(LINES):
-        parser.error(f"{len(options.runs)} runs are given, and there are lines for at most {len(LINES)}")
+        parser.error(f"{len(options.runs)} runs are given, but there are line styles for only {len(LINES)}")
     runs = [read(path) for path in options.runs]
 
     has_rewards = all("rewards" in run for run in runs)

@@ -3,19 +3,18 @@
 
     python examples/python/distil.py --head fused examples/data/kjv.txt -o fused.json
 
-The student sees the four tokens before a token through one tanh layer, and has a head of its own over the same
-49,152 vocabulary entries. The teacher's hidden states are taken once, before the first step. What a step learns
-from:
+The student reads the four preceding tokens through one tanh layer, and has its own head over the same 49,152
+vocabulary entries. The teacher's hidden states are computed once, before the first step. A step learns from:
 
     hard     the next token of the text: logitless.torch.linear_cross_entropy
     fused    the teacher's whole distribution: logitless.torch.distillation_loss, from hidden states and heads
     plain    the same by PyTorch's own operations, with the logits of student and teacher in memory
 
 fused and plain see the same batches, so their losses are the same. Every 20 steps the script prints the
-cross-entropy of the student on text that no step has seen.
+student's cross-entropy on text that no step has seen.
 
---save FILE writes what the steps read, and no student is trained: it is the teacher that examples/distil, the
-same distillation in C++, learns from.
+--save FILE writes the steps' input, and no student is trained. The file is the teacher of examples/distil,
+which does the same distillation in C++.
 """
 
 import argparse
@@ -51,7 +50,7 @@ def plain_loss(states, head, teacher_states, teacher_weight):
 
 
 def read(path, tokens, model, tokenizer):
-    """Token ids, and the teacher's hidden state at each of them."""
+    """Return token ids, and the teacher's hidden state at each of them."""
     with open(path, encoding="utf-8") as file:
         text = file.read(tokens * 8)
     ids = tokenizer(text, return_tensors="pt").input_ids[0][: tokens + 1]
@@ -62,7 +61,8 @@ def read(path, tokens, model, tokenizer):
 
 
 def save(path, ids, states, weight):
-    """Writes one safetensors file: row i of hidden [N, H] has read the ids up to ids[i], and predicts ids[i + 1]."""
+    """Write one safetensors file: row i of hidden [N, H] has read the ids up to ids[i], and predicts ids[i +
+    1]."""
     tensors = {"hidden": states, "lm_head": weight, "ids": ids}
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     print(f"{path}: {len(states)} hidden states of {states.shape[1]}, {weight.shape[0]} vocabulary entries")
@@ -75,7 +75,7 @@ def main():
     parser.add_argument("text", help="a text to read")
     parser.add_argument("--head", choices=["hard", "fused", "plain"], default="fused")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=512, help="tokens a step")
+    parser.add_argument("--batch", type=int, default=512, help="tokens per step")
     parser.add_argument("--tokens", type=int, default=24576, help="of the text; the last sixth is for validation")
     parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
     parser.add_argument("--save", metavar="FILE", help="writes the teacher's states, head and ids, and stops")
@@ -114,7 +114,7 @@ def main():
                 unseen = linear_cross_entropy(student(windows[trained:]), student.head.weight, targets[trained:])
             run.lap("validation_seconds")
             run.record.setdefault("validation", []).append(unseen.item())
-            print(f"          cross-entropy of the text that no step has seen: {unseen.item():.4f}")
+            print(f"          cross-entropy on text that no step has seen: {unseen.item():.4f}")
     run.finish(options.output)
 
 

@@ -3,10 +3,10 @@
 
     python examples/python/dpo.py --head fused --steps 6
 
-The reference's log-probabilities are taken once, before the first step. The fused head takes them by
-logitless.torch.token_logps, and the loss of each step by logitless.torch.preference_loss on the hidden states
-of both answers: no logits are kept, and prompts and padding cost nothing. The plain head makes the logits of
-all positions, as PyTorch code for padded batches does. The two see the same batch, so their losses are the
+The reference's log-probabilities are computed once, before the first step. The fused head computes them with
+logitless.torch.token_logps, and each step's loss with logitless.torch.preference_loss from the hidden states
+of both answers: no logits are kept, and prompts and padding cost nothing. The plain head computes the logits
+of all positions, as PyTorch code for padded batches does. Both see the same batch, so their losses are the
 same.
 """
 
@@ -27,19 +27,19 @@ PAIRS = [
 
 
 class PlainHead:
-    """Logits first, as PyTorch's own operations compute them."""
+    """Computes logits first, with PyTorch's own operations."""
 
     def __init__(self, head):
         self.head = head
 
     def logps(self, states, targets):
-        """Log-probabilities of the answers, one a sequence."""
+        """Return the answers' log-probabilities, one per sequence."""
         chosen = targets.clamp(min=0).unsqueeze(-1)
         logps = torch.log_softmax(self.head(states), -1).gather(-1, chosen).squeeze(-1)
         return (logps * (targets != -100)).sum(1)
 
     def loss(self, states, targets, reference):
-        """Returns (loss, margin, accuracy)."""
+        """Return (loss, margin, accuracy)."""
         chosen, rejected = (BETA * (self.logps(states, targets) - reference)).chunk(2)
         margins = chosen - rejected
         loss = -torch.nn.functional.logsigmoid(margins).mean()
@@ -47,7 +47,7 @@ class PlainHead:
 
 
 class FusedHead:
-    """The same from hidden states and the head's weight."""
+    """Computes the same from the hidden states and the head's weight."""
 
     def __init__(self, head):
         self.weight = head.weight
@@ -89,7 +89,7 @@ def main():
         [p + a + "<|im_end|>" for p, a in zip(prompts, answers)], return_tensors="pt", padding=True
     )
     begins = [len(tokenizer(p)["input_ids"]) for p in prompts]
-    # Position t predicts target t + 1; prompts and padding take no part.
+    # Position t predicts target t + 1. Prompts and padding are ignored.
     targets = torch.where(batch.attention_mask.bool(), batch.input_ids, -100)
     for row, begin in enumerate(begins):
         targets[row, :begin] = -100

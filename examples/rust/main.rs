@@ -30,7 +30,7 @@ fn text(name: &str) -> CString {
     CString::new(name).unwrap()
 }
 
-/// The memory must live, and stay where it is, as long as the call runs.
+/// The memory must stay valid and in place until the call has run.
 unsafe fn set<T>(call: *mut c_void, name: &str, values: &mut [T], dtype: i32, cols: i64) {
     let rows = values.len() as i64 / cols.max(1);
     let (axes, sizes) = if cols == 0 { (1, [values.len() as i64, 0, 0]) } else { (2, [rows, cols, 0]) };

@@ -11,9 +11,9 @@ void AdamW::begin_step(double learning_rate) {
   second_scale_ = static_cast<float>(1.0 / (1.0 - std::pow(options_.beta2, step_)));
 }
 
-// A plain loop, because every operation must be rounded alike wherever an element stands in its piece.
-// Eigen's square root of a vector register is an approximation, and that of the elements left over is not;
-// CMakeLists.txt keeps the compiler from fusing a product and a sum in one place and not in the other.
+// A plain loop, because every operation must round the same wherever an element is in its piece. Eigen's
+// square root is approximate in vector registers, but exact for the remaining elements. CMakeLists.txt keeps
+// the compiler from fusing a product and a sum in only some places.
 void AdamW::update(size_t tensor, int64_t first, std::span<const float> gradient) {
   State& state = states_[tensor];
   const float new1 = static_cast<float>(1.0 - options_.beta1), new2 = static_cast<float>(1.0 - options_.beta2);
@@ -32,7 +32,7 @@ void AdamW::update(size_t tensor, int64_t first, std::span<const float> gradient
 }
 
 void AdamW::update_all(size_t tensor, std::span<const float> gradient) {
-  // Four arrays of 16 KiB: a thread's share of a small tensor is whole pages
+  // Four arrays of 16 KiB, so that a thread's share of a small tensor is whole pages
   constexpr int64_t kBlock = 4096;
   const int64_t size = static_cast<int64_t>(gradient.size());
 #pragma omp parallel for schedule(static)

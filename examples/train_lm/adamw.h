@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// AdamW (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2), one tensor or a
-// piece of one at a time, so that a gradient that arrives tile by tile needs no buffer.
+// AdamW (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2). It updates a
+// tensor or a piece of one at a time, so that a gradient that arrives tile by tile needs no buffer.
 #pragma once
 
 #include <Eigen/Core>
@@ -13,10 +13,11 @@
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.99;
-  /// Larger than the usual 1e-8: a gradient entry that is all rounding error must not become a full-sized
-  /// step.
+  /// Larger than the usual 1e-8, because a gradient entry that consists of rounding error must not cause a
+  /// full-sized step.
   double epsilon = 1e-6;
-  double weight_decay = 0.01;  ///< of every tensor; times the learning rate it is what a step takes away
+  /// A step scales every tensor by 1 − learning rate · weight_decay.
+  double weight_decay = 0.01;
 };
 
 class AdamW {
@@ -32,11 +33,11 @@ class AdamW {
     }
   }
 
-  /// Is called once before the updates of a step.
+  /// Call once before the updates of a step.
   void begin_step(double learning_rate);
 
-  /// Updates the elements [first, first + gradient.size()) of a tensor. Every element once a step; how they
-  /// are cut into calls does not change a bit of the result.
+  /// Updates elements [first, first + gradient.size()) of a tensor. Each element must be updated once per
+  /// step. The result does not depend on how the elements are divided into calls, down to the last bit.
   void update(size_t tensor, int64_t first, std::span<const float> gradient);
 
   /// Updates the whole tensor, with all threads.
@@ -52,7 +53,7 @@ class AdamW {
   AdamWOptions options_;
   std::vector<State> states_;
   int step_ = 0;
-  float kept_ = 1;          // what the weight decay leaves of a value
+  float kept_ = 1;          // the factor by which weight decay scales a value
   float rate_ = 0;          // learning rate with the first moment's bias correction
   float second_scale_ = 0;  // the second moment's bias correction
 };

@@ -36,7 +36,7 @@ json to_json(const TrainSummary& s) {
           {"parameters_hash", s.parameters_hash}};
 }
 
-/// JSON has no NaN: it arrives as null.
+/// JSON has no NaN, so a NaN arrives as null.
 double number(const json& value) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
@@ -175,12 +175,12 @@ void print_summary(const RunNames& names, const RunRecord& first, const RunRecor
   std::printf("\n%-34s %12s %12s\n", "", names.first, names.second);
   row("final loss (mean of last 20 steps)", 6, a.final_loss, b.final_loss);
   row("tokens/s", 0, a.tokens_per_second, b.tokens_per_second);
-  row("head and loss, ms a step", 1, a.head_milliseconds, b.head_milliseconds);
+  row("head and loss, ms per step", 1, a.head_milliseconds, b.head_milliseconds);
   row("peak memory, MiB", 1, a.peak_bytes / kMiB, b.peak_bytes / kMiB);
   row("gradients held, MiB", 1, a.gradient_bytes / kMiB, b.gradient_bytes / kMiB);
   row("head's extra peak, MiB", 1, a.head_extra_bytes / kMiB, b.head_extra_bytes / kMiB);
   std::printf("plan: %s\n", b.plan.c_str());
-  std::printf("text: %lld tokens, vocabulary %lld, unigram entropy %.6f nats a token\n",
+  std::printf("text: %lld tokens, vocabulary %lld, unigram entropy %.6f nats per token\n",
               static_cast<long long>(b.text_tokens), static_cast<long long>(b.vocabulary), b.unigram_entropy);
   std::printf("largest |loss difference| over %zu steps: %.3e (tolerance %.0e): %s\n", second.losses.size(),
               verdict.max_difference, Verdict::kLossTolerance, verdict.agrees ? "the curves agree" : "THEY DIFFER");
@@ -189,15 +189,15 @@ void print_summary(const RunNames& names, const RunRecord& first, const RunRecor
   } else if (verdict.judges_bits && verdict.same_cut) {
     std::printf("THE BITS DIFFER\n");
   } else if (verdict.judges_bits) {
-    std::printf("the bits differ, as the plans do: %s | %s\n", a.plan_cut.c_str(), b.plan_cut.c_str());
+    std::printf("the bits differ because the plans differ: %s | %s\n", a.plan_cut.c_str(), b.plan_cut.c_str());
   }
   if (!verdict.learns) std::printf("THE FINAL LOSS IS NOT BELOW THE UNIGRAM ENTROPY\n");
 }
 
 void print_summary(const TrainSummary& s, HeadKind head) {
-  std::printf("\n%s head: final loss %.6f (mean of last 20 steps), unigram entropy %.6f nats a token\n",
+  std::printf("\n%s head: final loss %.6f (mean of last 20 steps), unigram entropy %.6f nats per token\n",
               head == HeadKind::kDense ? "dense" : "fused", s.final_loss, s.unigram_entropy);
-  std::printf("%.0f tokens/s, head and loss %.1f ms a step\n", s.tokens_per_second, s.head_milliseconds);
+  std::printf("%.0f tokens/s, head and loss %.1f ms per step\n", s.tokens_per_second, s.head_milliseconds);
   std::printf("peak memory %.1f MiB, gradients held %.1f MiB, head's extra peak %.1f MiB\n", s.peak_bytes / kMiB,
               s.gradient_bytes / kMiB, s.head_extra_bytes / kMiB);
   std::printf("plan: %s\n", s.plan.c_str());

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Runs in child processes, so that each head's memory figures are its own, and what they report through a
+// Runs in child processes, so that each head's memory is measured separately. The children report through a
 // pipe.
 #pragma once
 
@@ -9,22 +9,22 @@
 
 #include "train.h"
 
-/// One run as its process reported it.
+/// One run as reported by its process.
 struct RunRecord {
   std::vector<double> losses;
   TrainSummary summary;
   bool complete = false;  ///< the summary arrived
 };
 
-/// What a child does: trains, and writes each step and the summary to `descriptor`, one JSON object a line.
+/// The child's part: trains, and writes each step and the summary to `descriptor`, one JSON object per line.
 void train_and_record(const TrainOptions& options, int descriptor);
 
-/// Starts this program again with `arguments` and "--record-fd N" added, and collects what it writes to N.
-/// `on_step` is called for each step that arrives. Throws std::runtime_error when the child fails.
+/// Restarts this program with `arguments` and "--record-fd N", and collects its output from N. Calls
+/// `on_step` for each step that arrives. Throws std::runtime_error if the child fails.
 RunRecord run_in_child(const std::vector<std::string>& arguments,
                        const std::function<void(const StepReport&)>& on_step);
 
-/// The two runs of a comparison are called what the option that tells them apart calls them.
+/// The names of the two runs: the values of the option in which they differ.
 struct RunNames {
   const char* first;
   const char* second;
@@ -33,24 +33,26 @@ inline constexpr RunNames kHeads = {"dense", "fused"};
 inline constexpr RunNames kHeadOptimizers = {"separate", "fused"};
 
 struct Verdict {
-  double max_difference = 0;  ///< of the losses over all steps; NaN when one is
-  bool same_bits = false;     ///< of all losses, and of all parameters after the last step
-  bool same_cut = false;      ///< of the two plans
-  bool judges_bits = false;   ///< as between two optimizers of one head: of equal plans the bits must be the same
-  /// At equal numbers of steps max_difference <= kLossTolerance, and the bits are the same where they must be
+  double max_difference = 0;  ///< of the losses over all steps; NaN if any is
+  /// True if all losses, and all parameters after the last step, have the same bits.
+  bool same_bits = false;
+  bool same_cut = false;  ///< true if both plans have the same tiles and chunks
+  /// True for two optimizers of one head: with equal plans the bits must be the same.
+  bool judges_bits = false;
+  /// Both have the same number of steps, max_difference <= kLossTolerance, and required bits are the same
   bool agrees = false;
-  /// Both final losses are below the unigram entropy; true by itself below kJudgedSteps steps
+  /// Both final losses are below the unigram entropy; always true below kJudgedSteps steps
   bool learns = false;
   static constexpr double kLossTolerance = 1e-4;
   static constexpr int kJudgedSteps = 200;
 };
 
-/// Of two heads: the losses agree within the tolerance.
+/// Compares two heads: the losses must agree within the tolerance.
 Verdict judge(const RunRecord& first, const RunRecord& second);
-/// Of two optimizers of one head: the bits must be the same, unless the plans were cut differently.
+/// Compares two optimizers of one head: the bits must be the same, unless the plans are cut differently.
 Verdict judge_optimizers(const RunRecord& first, const RunRecord& second);
 
-/// Tells whether a single run learned; true by itself below Verdict::kJudgedSteps steps.
+/// Returns whether a single run learned; always true below Verdict::kJudgedSteps steps.
 bool learns(const TrainSummary& summary, int steps);
 
 void print_summary(const RunNames& names, const RunRecord& first, const RunRecord& second, const Verdict& verdict);

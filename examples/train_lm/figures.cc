@@ -24,7 +24,7 @@ double largest_difference(const std::vector<double>& first, const std::vector<do
   const size_t steps = std::min(first.size(), second.size());
   for (size_t i = 0; i < steps; ++i) {
     const double difference = std::abs(first[i] - second[i]);
-    // A NaN gets in, and stays
+    // Negated, so that a NaN is taken and kept
     if (!(difference <= largest)) largest = difference;
     if (std::isnan(difference)) break;
   }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Trains a small causal language model on a text file with the dense head, the fused head, or both side by
-// side, and updates the head after its gradient or within it, or compares the two.
+// Trains a small causal language model on a text file, with the dense head, the fused head, or both compared.
+// The head is updated after its gradient is complete, within the head call, or both compared.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -33,12 +33,12 @@ struct CommandLine {
   bool quiet = false;
   std::string json;
   std::string metrics;
-  int record_fd = -1;  // only in a child of a comparison
+  int record_fd = -1;  // set only in the child of a comparison
   std::string split = "none";
 };
 
 void declare(CLI::App& app, CommandLine& line) {
-  // A child gets its parent's arguments with its own after them: the last one counts.
+  // A child gets its parent's arguments followed by its own; the last value of an option counts.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.get_formatter()->column_width(30);
 
@@ -65,39 +65,39 @@ void declare(CLI::App& app, CommandLine& line) {
   add_number("--vocab-size", train.max_vocabulary, "Keep the most frequent words, others become <unk>; 0 keeps all",
              not_negative);
   add_number("--steps", train.steps, "Optimizer steps", above_zero);
-  add_number("--batch-tokens", train.batch_tokens, "Tokens a step", above_zero);
+  add_number("--batch-tokens", train.batch_tokens, "Tokens per step", above_zero);
   add_number("--context", train.context, "Words that predict the next one", above_zero);
   add_number("--embedding", train.embedding, "Size of a word's embedding", above_zero);
   add_number("--hidden", train.hidden, "Size of a hidden state", above_zero);
   add_number("--lr", train.learning_rate, "Peak learning rate", above_zero);
-  add_number("--weight-decay", train.weight_decay, "Of AdamW", not_negative);
-  add_number("--seed", train.seed, "Of parameters and batches", not_negative);
-  add_number("--threads", train.threads, "0 takes as many as OpenMP offers", not_negative);
+  add_number("--weight-decay", train.weight_decay, "AdamW's weight decay", not_negative);
+  add_number("--seed", train.seed, "Seed of parameters and batches", not_negative);
+  add_number("--threads", train.threads, "Number of threads; 0 uses all that OpenMP offers", not_negative);
   add_number("--workspace", train.workspace_mib, "MiB the fused head may allocate", above_zero);
   add_choice("--plan", line.plan, {"auto", "one_pass", "two_pass"}, "How the fused head runs");
   add_choice("--head-type", line.head_type, {"float32", "bfloat16"},
-             "Of the states and the weight that the head reads");
+             "Type of the states and the weight that the head reads");
   add_choice("--gradient-precision", line.gradient_precision, {"native", "split", "float32"},
-             "Of dL/dlogits, where a bfloat16 head is multiplied as it stands");
-  add_choice(
-      "--backward", line.backward, {"exact", "sampled", "certified"},
-      "The fused head's gradients: of the whole vocabulary, of a random part without bias, or of all but the least");
-  add_number("--noise", train.backward.noise, "Of sampled gradients, relative to exact ones", not_negative);
-  add_number("--tolerance", train.backward.tolerance, "Of certified gradients: the probability that is left out",
+             "Precision of dL/dlogits, if a bfloat16 head is multiplied in bfloat16");
+  add_choice("--backward", line.backward, {"exact", "sampled", "certified"},
+             "The fused head's gradients: exact, an unbiased estimate from a random part, or all but the smallest");
+  add_number("--noise", train.backward.noise, "Noise of sampled gradients, relative to exact ones", not_negative);
+  add_number("--tolerance", train.backward.tolerance, "Probability that certified gradients may leave out",
              not_negative);
   add_choice("--head-optimizer", line.head_optimizer, {"separate", "fused", "both"},
-             "AdamW takes the head's gradient as a whole, tile by tile without a buffer, or both and compared");
+             "AdamW gets the head's gradient as a whole, or tile by tile without a buffer, or both are compared");
 #ifdef TRAIN_LM_WITH_MPI
   add_choice("--split", line.split, {"none", "vocab", "data"},
              "Under mpirun: ranks share the head's vocabulary, or the tokens of each batch");
 #endif
-  app.add_flag("--quiet", line.quiet, "No line a step");
+  app.add_flag("--quiet", line.quiet, "Do not print the steps");
   app.add_option("--json", line.json, "Write a summary for scripts, - = stdout")->type_name("FILE");
-  app.add_option("--metrics", line.metrics, "Write what each step reports, one JSON object a line")->type_name("FILE");
+  app.add_option("--metrics", line.metrics, "Write the figures of each step, one JSON object per line")
+      ->type_name("FILE");
   app.add_option("--record-fd", line.record_fd)->group("");  // hidden
 }
 
-/// Says whether a step is printed: the first ones are, then every tenth.
+/// Returns whether to print a step: the first ones, then every tenth.
 bool is_shown(int step, int steps) { return step <= 5 || step % 10 == 0 || step == steps; }
 
 std::optional<MetricsFile> open_metrics(const CommandLine& line) {
@@ -122,7 +122,7 @@ int run_one(const CommandLine& line, bool print) {
   return learns(run.summary, line.train.steps) && std::isfinite(run.summary.final_loss) ? 0 : 1;
 }
 
-/// Says what a comparison compares, and how a child is told which of the two runs it is.
+/// The two runs of a comparison: their names, and the arguments of each child.
 struct Comparison {
   RunNames names;
   std::vector<std::string> first_arguments;
@@ -134,7 +134,7 @@ Comparison comparison_of(const CommandLine& line) {
   if (line.head_optimizer == "both") {
     return {kHeadOptimizers, {"--head-optimizer", "separate"}, {"--head-optimizer", "fused"}, true};
   }
-  // A dense head has no tiles to hand on.
+  // A dense head has no tiles to pass to the optimizer.
   return {kHeads, {"--head", "dense", "--head-optimizer", "separate"}, {"--head", "fused"}};
 }
 
@@ -150,7 +150,7 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
     return all;
   };
 
-  // The second run comes first, because a workspace that is too small shows there at once.
+  // The second run comes first, because it fails at once if the workspace is too small.
   std::vector<StepReport> second_steps;
   const RunRecord second = run_in_child(with(comparison.second_arguments), [&](const StepReport& report) {
     second_steps.push_back(report);
@@ -160,7 +160,8 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
     }
   });
   if (progress) std::fprintf(stderr, "\r%60s\r", "");
-  // A sink may force two pass where one pass in chunks would run without it, and other plans have other bits.
+  // A sink may force two pass where a call without it would run one pass in chunks, and different plans give
+  // different bits.
   if (comparison.optimizers) {
     comparison.first_arguments.insert(comparison.first_arguments.end(), {"--plan", second.summary.plan_kind});
   }
@@ -190,7 +191,7 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
   return verdict.agrees && verdict.learns ? 0 : 1;
 }
 
-/// Fills what the trainer reads in other words than the command line, and refuses what cannot go together.
+/// Converts the command line to the trainer's options, and refuses options that conflict.
 void resolve(CommandLine& line) {
   TrainOptions& train = line.train;
   train.head = line.head == "dense" ? HeadKind::kDense : HeadKind::kFused;
@@ -211,7 +212,7 @@ void resolve(CommandLine& line) {
 }  // namespace
 
 #ifdef TRAIN_LM_WITH_MPI
-/// Trains on all ranks of MPI, of which the first one prints.
+/// Trains on all MPI ranks; the first one prints.
 int run_on_ranks(CommandLine& line) {
   logitless::MpiCommunicator ranks(MPI_COMM_WORLD);
   if (line.head != "fused" || line.head_optimizer == "both") {
@@ -244,12 +245,12 @@ int main(int argc, char** argv) {
       return result;
     }
 #endif
-    const bool print = line.json != "-";  // else the JSON object is all that stdout gets
+    const bool print = line.json != "-";  // with "-", stdout gets only the JSON object
     if (line.head == "both" || line.head_optimizer == "both")
       return run_both(line, std::vector<std::string>(argv, argv + argc), print);
     return run_one(line, print);
   } catch (const logitless::InvalidInput& error) {
-    // What of these options the library refuses is a budget that is too small for them.
+    // The options are valid, so the library can only refuse a budget that is too small for them.
     std::fprintf(stderr, "train_lm: --head-optimizer %s, --plan %s, --workspace %lld: %s\n",
                  line.head_optimizer.c_str(), line.plan.c_str(), static_cast<long long>(line.train.workspace_mib),
                  error.what());

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What this process has in memory, from Linux's /proc. Elsewhere every figure is 0.
+// Memory of this process, from Linux's /proc. On other systems every figure is 0.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 #include <span>
 #include <string>
 
-#if defined(__GLIBC__)  // known only after a standard header
+#if defined(__GLIBC__)  // defined only after a standard header
 #include <malloc.h>
 #endif
 
-/// A figure of /proc/self/status in bytes: "VmRSS" (resident now) or "VmHWM" (the most that ever was).
+/// A figure of /proc/self/status in bytes: "VmRSS" (resident now) or "VmHWM" (the peak so far).
 inline int64_t memory_bytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -20,8 +20,9 @@ inline int64_t memory_bytes(const std::string& name) {
   return 0;
 }
 
-/// Zeroed memory need not have pages yet; whoever writes to it first would be charged for them. Volatile,
-/// because a compiler may turn malloc and a fill with zeros into calloc, which touches nothing.
+/// Touches every page, because zeroed memory need not have pages yet, and the first write would be charged
+/// for them. Volatile, because a compiler may turn malloc and a fill with zeros into calloc, which touches
+/// nothing.
 inline void make_resident(std::span<float> values) {
   constexpr size_t kPage = 4096 / sizeof(float);
   for (size_t i = 0; i < values.size(); i += kPage) {
@@ -30,13 +31,13 @@ inline void make_resident(std::span<float> values) {
   }
 }
 
-/// How far the resident set rises above its level at construction. VmHWM is reset then, so peaks from before
-/// do not count; where the system forbids the reset they do, and `reset` is false.
+/// Measures how far the resident set rises above its level at construction. The constructor resets VmHWM, so
+/// that earlier peaks do not count. If the system forbids the reset they count, and `reset` is false.
 class PeakMeter {
  public:
   PeakMeter() {
 #if defined(__GLIBC__)
-    malloc_trim(0);  // else memory that was freed but not returned would hide the first megabytes
+    malloc_trim(0);  // otherwise freed memory that is still resident would hide the first megabytes
 #endif
     peak_before_ = memory_bytes("VmHWM");
     std::ofstream clear("/proc/self/clear_refs");

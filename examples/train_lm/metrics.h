@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What training reports, as JSON Lines: {"step":1,"name":"loss","value":9.03}. examples/README.md hands them
-// to experiment trackers.
+// Writes training metrics as JSON Lines: {"step":1,"name":"loss","value":9.03}. examples/README.md passes
+// them to experiment trackers.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 class MetricsFile {
  public:
-  /// Empties the file. Throws std::runtime_error when it cannot be written.
+  /// Empties the file. Throws std::runtime_error if it cannot be written.
   explicit MetricsFile(const std::string& path);
 
-  /// Writes one line, which is in the file when the call returns. JSON has no NaN and no infinity: such a
-  /// value is written as null. Throws std::runtime_error.
+  /// Writes one line, which is in the file when the call returns. JSON has no NaN or infinity, so these are
+  /// written as null. Throws std::runtime_error.
   void write(int64_t step, const std::string& name, double value);
 
  private:
@@ -23,7 +23,7 @@ class MetricsFile {
   std::ofstream file_;
 };
 
-/// `prefix` tells runs in one file apart: "" or "fused/".
+/// `prefix` distinguishes runs in one file: "" or "fused/".
 void write_step(MetricsFile& file, const std::string& prefix, const StepReport& report, const TrainOptions& options);
 
 /// Writes the figures of a whole run, at its last step.

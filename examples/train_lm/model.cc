@@ -7,11 +7,11 @@
 
 namespace {
 
-/// Box-Muller by hand, because std::normal_distribution differs from one standard library to the next.
+/// Box-Muller by hand, because std::normal_distribution differs between standard libraries.
 void fill_normal(std::span<float> values, double deviation, std::mt19937_64& generator) {
   constexpr double kUnit = 0x1p-53;
   for (float& value : values) {
-    // In (0, 1]: the logarithm is finite
+    // In (0, 1], so that the logarithm is finite.
     const double u = (static_cast<double>(generator() >> 11) + 1.0) * kUnit;
     const double v = static_cast<double>(generator() >> 11) * kUnit;
     value = static_cast<float>(deviation * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));
@@ -43,7 +43,7 @@ Parameters initial_parameters(const ModelShape& shape, uint64_t seed) {
   std::mt19937_64 generator(seed);
   Parameters parameters = zero_gradients(shape, true);
   const double fan_in = static_cast<double>(shape.context * shape.embedding);
-  // Activations of unit variance into tanh. The head starts small, near the uniform distribution: loss ≈ log
+  // The inputs of tanh have unit variance. The head starts small, near the uniform distribution: loss ≈ log
   // V.
   fill_normal(span_of(parameters.embedding), 1.0, generator);
   fill_normal(span_of(parameters.trunk_weight), 1.0 / std::sqrt(fan_in), generator);

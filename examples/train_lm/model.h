@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // A small causal language model with a hand-written backward: the neural probabilistic language model of
-// Bengio et al. (2003), "A Neural Probabilistic Language Model", JMLR 3. The LM head and its loss are not in
-// here: they are logitless's.
+// Bengio et al. (2003), "A Neural Probabilistic Language Model", JMLR 3. It ends at the hidden states;
+// logitless computes the LM head and its loss.
 //
 //   x_i      = [E[c_i1], ..., E[c_iC]]     embeddings of the C words before token i, side by side
 //   hidden_i = tanh(x_i · trunk_weight + trunk_bias)
@@ -38,12 +38,13 @@ struct Parameters {
   std::array<std::span<float>, kCount> tensors();
 };
 
-/// Draws seeded numbers, the same on every machine.
+/// Draws seeded initial values, the same on every machine.
 Parameters initial_parameters(const ModelShape& shape, uint64_t seed);
-/// All zero. Without a head weight it is empty: for an optimizer that takes that gradient tile by tile.
+/// All zero. `with_head_weight` is false for an optimizer that receives that gradient tile by tile: it is
+/// then empty.
 Parameters zero_gradients(const ModelShape& shape, bool with_head_weight);
 
-/// Goes from word ids to hidden states and back. Keeps its activations between the two, [N, C · D + H].
+/// Maps word ids to hidden states, and gradients back. Keeps its activations in between, [N, C · D + H].
 class Trunk {
  public:
   explicit Trunk(const ModelShape& shape) : shape_(shape) {}
@@ -52,7 +53,7 @@ class Trunk {
   const RowMatrix& forward(const Parameters& parameters, const Batch& batch);
 
   /// Writes the gradients of embedding, trunk_weight and trunk_bias, given ∂loss/∂hidden of the last
-  /// forward(). `d_hidden` is used up as scratch.
+  /// forward(). Overwrites `d_hidden` as scratch.
   void backward(const Parameters& parameters, const Batch& batch, RowMatrix& d_hidden, Parameters& gradients);
 
  private:

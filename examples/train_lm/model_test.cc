@@ -41,7 +41,7 @@ std::vector<int32_t> random_ids(int64_t count, int64_t vocabulary) {
   return ids;
 }
 
-/// The whole model once more, in doubles and plain loops: the mean loss of the batch.
+/// The whole model again, in doubles and plain loops: the mean loss of the batch.
 double reference_loss(const Parameters& p, const Batch& batch) {
   const int64_t embedding = p.embedding.cols(), hidden_size = p.head_weight.cols(), vocabulary = p.head_weight.rows();
   double loss = 0;
@@ -69,8 +69,8 @@ double reference_loss(const Parameters& p, const Batch& batch) {
   return loss;
 }
 
-/// The central difference of the reference's loss, by one parameter. The parameters are floats, so the step
-/// is what remains of it after rounding.
+/// The central difference of the reference's loss by one parameter. Parameters are floats, so the step is
+/// computed after rounding.
 double numeric_gradient(Parameters& p, float& value, const Batch& batch) {
   const float center = value;
   value = center + 1e-3f;
@@ -81,7 +81,7 @@ double numeric_gradient(Parameters& p, float& value, const Batch& batch) {
   return (loss_above - loss_below) / (above - below);
 }
 
-/// The same batch again and again, so that even random words can be learned.
+/// Trains on the same batch repeatedly, so that even random words can be learned.
 std::vector<double> run_steps(TrainOptions options, int steps) {
   options.steps = steps;
   options.learning_rate = 1e-2;
@@ -101,7 +101,7 @@ TEST(Model, GradientsOfAllTensorsMatchFiniteDifferencesOfAReferenceInDoubles) {
   for (const HeadKind head : {HeadKind::kDense, HeadKind::kFused}) {
     TrainOptions options;
     options.head = head;
-    options.learning_rate = 0;  // the step leaves the parameters where they are
+    options.learning_rate = 0;  // the step does not change the parameters
     Trainer trainer(shape, options);
     Parameters reference = trainer.parameters();
     EXPECT_NEAR(trainer.step(batch).loss, reference_loss(reference, batch), 1e-6);
@@ -110,8 +110,8 @@ TEST(Model, GradientsOfAllTensorsMatchFiniteDifferencesOfAReferenceInDoubles) {
     const auto values = reference.tensors(), found = gradients.tensors();
     for (size_t tensor = 0; tensor < values.size(); ++tensor) {
       for (size_t i = 0; i < values[tensor].size(); ++i) {
-        // float32 sums of at most 40 · 53 terms of size ~1/40, and 1e-6 from the third derivative of the
-        // difference.
+        // float32 sums of at most 40 · 53 terms of size ~1/40, and 1e-6 for the third derivative in the
+        // difference quotient.
         ASSERT_NEAR(found[tensor][i], numeric_gradient(reference, values[tensor][i], batch), 3e-6)
             << "tensor " << tensor << ", element " << i;
       }

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// AdamW, and what it may do inside the head call: the same bits as after it, without the head's gradient.
+// AdamW, and its update inside the head call: the same bits as an update after it, without the head's
+// gradient in memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ TEST(AdamW, FirstStepMovesByTheLearningRateAgainstTheGradientAndDecaysEveryValue
 }
 
 TEST(AdamW, PiecesOfAnyLengthGiveTheBitsOfTheWholeTensor) {
-  constexpr size_t kSize = 5000;  // more than update_all() gives one thread at once
+  constexpr size_t kSize = 5000;  // more than update_all() gives to one thread at a time
   const std::vector<float> start = random_floats(kSize, 1);
   for (const size_t piece : {1, 3, 37, 1024}) {
     std::vector<float> whole = start, pieces = start;
@@ -53,7 +54,7 @@ TEST(AdamW, PiecesOfAnyLengthGiveTheBitsOfTheWholeTensor) {
   }
 }
 
-/// Several tiles of words and of rows, and rows of the head that begin at no round address.
+/// Several tiles of words and of rows; the head's rows begin at unaligned addresses.
 ModelShape tiled_shape() { return {.vocabulary = 1531, .context = 3, .embedding = 5, .hidden = 37}; }
 constexpr int64_t kBatchTokens = 1100;
 
@@ -102,7 +103,7 @@ TEST(HeadOptimizer, FusedGivesTheBitsOfSeparateInEveryLossAndEveryParameter) {
   }
 }
 
-/// How far a trainer and its first step raise the resident set, or -1 where the system does not tell.
+/// The rise of the resident set by a trainer and its first step, or -1 if the system does not report it.
 int64_t peak_of_a_step(HeadOptimizer optimizer, const ModelShape& shape, int64_t& gradient_bytes) {
   TrainOptions options;
   options.head_optimizer = optimizer;
@@ -129,7 +130,7 @@ TEST(HeadOptimizer, FusedHoldsNoGradientOfTheHead) {
   const int64_t separate = peak_of_a_step(HeadOptimizer::kSeparate, shape, with);
   EXPECT_EQ(with - without, head_bytes);
   if (fused < 0) GTEST_SKIP() << "no peak of the resident set here";
-  // The head and AdamW's two moments stay; a sink's two tiles of at most 4,096 words come on top.
+  // The head and AdamW's two moments are resident, plus a sink's two tiles of at most 4,096 words.
   EXPECT_GT(fused, 3 * head_bytes);
   const int64_t sink_tiles = int64_t{2} * 4096 * shape.hidden * 4;
   EXPECT_GT(separate - fused, head_bytes - sink_tiles - head_bytes / 8);

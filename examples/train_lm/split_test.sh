@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the losses of four ranks of MPI to those of one process, step by step.
+# Compares the losses of four MPI ranks with one process, step by step.
 #   split_test.sh vocab|data TRAIN_LM MPIEXEC ARGUMENTS
 set -euo pipefail
 split=$1 train_lm=$2 mpiexec=$3

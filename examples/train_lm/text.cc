@@ -105,8 +105,7 @@ Batch BatchSampler::next() {
   const int64_t text_size = static_cast<int64_t>(ids_.size());
   while (batch.tokens() < batch_tokens_) {
     const int64_t run = std::min({kRunLength, batch_tokens_ - batch.tokens(), text_size});
-    // A plain remainder rather than std::uniform_int_distribution, which differs from one standard library to
-    // the next.
+    // A plain remainder, because std::uniform_int_distribution differs between standard libraries.
     const int64_t start = static_cast<int64_t>(generator_() % static_cast<uint64_t>(text_size - run + 1));
     for (int64_t position = start; position < start + run; ++position) {
       for (int64_t before = position - context_length_; before < position; ++before) {

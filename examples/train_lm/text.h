@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// From a text file to batches of (context, next word): tokens, a vocabulary, a seeded sampler.
+// Turns a text file into batches of (context, next word): tokens, a vocabulary, a seeded sampler.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 inline constexpr std::string_view kUnknownWord = "<unk>";
 inline constexpr std::string_view kEndOfVerse = "<eov>";
 
-/// Words ([A-Za-z']+, and bytes of multi-byte UTF-8 characters), single punctuation marks and digits, and
-/// kEndOfVerse after each line that is not empty. Spaces separate and vanish. Case matters.
+/// Returns words ([A-Za-z']+, and bytes of multi-byte UTF-8 characters), single punctuation marks and digits,
+/// and kEndOfVerse after each line that is not empty. Spaces only separate tokens. Case matters.
 std::vector<std::string_view> tokenize(std::string_view text);
 
-/// Word ids by falling frequency (ties in byte order), after the two that always exist.
+/// Word ids in order of decreasing frequency (ties in byte order), after the two special ids.
 class Vocabulary {
  public:
   static constexpr int32_t kUnknownId = 0;
   static constexpr int32_t kEndOfVerseId = 1;
 
-  /// Keeps the `max_size` most frequent words, <unk> and <eov> included; 0 keeps all. Throws
+  /// Keeps the `max_size` most frequent words, including <unk> and <eov>; 0 keeps all. Throws
   /// std::invalid_argument for a size below 3.
   Vocabulary(const std::vector<std::string_view>& tokens, int64_t max_size);
 
   int64_t size() const { return static_cast<int64_t>(words_.size()); }
   const std::string& word(int32_t id) const { return words_[id]; }
-  /// kUnknownId for words that were not kept.
+  /// Returns kUnknownId for words that were not kept.
   int32_t id(std::string_view word) const;
 
  private:
@@ -38,18 +38,17 @@ class Vocabulary {
 
 struct Corpus {
   Vocabulary vocabulary;
-  std::vector<int32_t> ids;  ///< the whole text, one id a token
+  std::vector<int32_t> ids;  ///< the whole text, one id per token
 };
 
-/// Throws std::runtime_error when the file cannot be read or holds no token.
+/// Throws std::runtime_error if the file cannot be read or holds no token.
 Corpus load_corpus(const std::string& path, int64_t max_vocabulary);
 
-/// -Σ p log p of the words' frequencies, in nats a token: the loss of the best model that looks at no
-/// context.
+/// -Σ p log p over word frequencies, in nats per token: the loss of the best model without context.
 double unigram_entropy(const std::vector<int32_t>& ids, int64_t vocabulary_size);
 
-/// N tokens to predict. Row i of `context` holds the words before target i, the nearest one last, and never
-/// the target or what follows it: causal by construction.
+/// N tokens to predict. Row i of `context` holds the words before target i, the nearest one last. It never
+/// holds the target or later words, so the model is causal by construction.
 struct Batch {
   int64_t context_length = 0;
   std::vector<int32_t> context;  ///< [N, context_length]
@@ -58,8 +57,8 @@ struct Batch {
   int64_t tokens() const { return static_cast<int64_t>(targets.size()); }
 };
 
-/// Draws runs of kRunLength consecutive tokens at seeded places, so that equal seeds give equal batches
-/// everywhere.
+/// Draws runs of kRunLength consecutive tokens at seeded positions, so that equal seeds give equal batches on
+/// all machines.
 class BatchSampler {
  public:
   static constexpr int64_t kRunLength = 32;

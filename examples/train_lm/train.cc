@@ -35,7 +35,7 @@ logitless::ContextOptions context_options(const TrainOptions& options) {
   return result;
 }
 
-/// Rounds to nearest, ties to even; parameters and states are finite.
+/// Rounds to nearest, ties to even. The value must be finite.
 logitless::bfloat16 rounded(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
@@ -50,7 +50,7 @@ logitless::ConstTensor rounded(const RowMatrix& matrix, std::vector<logitless::b
   return logitless::view(copy.data(), {matrix.rows(), matrix.cols()});
 }
 
-/// Returns [begin, end): this rank's share of `count` things.
+/// Returns [begin, end), this rank's share of `count` items.
 std::pair<int64_t, int64_t> share_of(const logitless::Communicator& ranks, int64_t count) {
   const int64_t rank = ranks.rank(), size = ranks.size();
   return {count * rank / size, count * (rank + 1) / size};
@@ -65,7 +65,7 @@ Batch share_of(const logitless::Communicator& ranks, const Batch& batch) {
           {batch.targets.begin() + begin, batch.targets.begin() + end}};
 }
 
-/// Sums a tensor over the ranks, in their order.
+/// Sums a tensor over the ranks, in rank order.
 void sum_over(logitless::Communicator& ranks, std::span<float> tensor) {
   std::vector<float> all(tensor.size() * static_cast<size_t>(ranks.size()));
   ranks.all_gather(tensor.data(), all.data(), tensor.size_bytes());
@@ -80,7 +80,7 @@ std::string cut_of(const logitless::Plan& plan) {
          std::to_string(plan.row_tile) + " x " + std::to_string(plan.vocab_tile);
 }
 
-/// FNV-1a (Fowler, Noll and Vo) of all bytes, as 16 digits.
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of all bytes, as 16 digits.
 std::string hash_of(Parameters& parameters) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const std::span<float> tensor : parameters.tensors()) {
@@ -127,7 +127,7 @@ Trainer::Trainer(const ModelShape& shape, const TrainOptions& options)
   for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
 }
 
-/// Of a head that ranks share, only the rank's own words stay.
+/// If ranks share the head, keeps only this rank's words.
 void Trainer::keep_own_entries() {
   const auto [begin, end] = share_of(*options_.ranks.vocab, parameters_.head_weight.rows());
   for (Parameters* tensors : {&parameters_, &gradients_}) {
@@ -137,7 +137,7 @@ void Trainer::keep_own_entries() {
   adamw_ = AdamW(parameters_.tensors(), {.weight_decay = options_.weight_decay});
 }
 
-/// The part to copy: the LM head, its loss and all their gradients in one call.
+/// The part to copy: the LM head, its loss and all gradients in one call.
 double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   RowMatrix& weight = parameters_.head_weight;
   logitless::ConstTensor states = logitless::view(hidden.data(), {hidden.rows(), hidden.cols()});
@@ -152,7 +152,7 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   out.d_hidden = logitless::view(d_hidden_.data(), {d_hidden_.rows(), d_hidden_.cols()});
   out.d_bias = logitless::view(gradients_.head_bias.data(), {gradients_.head_bias.size()});
   if (options_.head_optimizer == HeadOptimizer::kFused) {
-    // Nothing reads these words of the head afterwards, so they may change before the call returns.
+    // The call does not read these words of the head again, so they may change before it returns.
     out.weight_sink = [&](int64_t first, int64_t count, const logitless::ConstTensor& tile) {
       const float* rows = static_cast<const float*>(tile.data);
       for (int64_t r = 0; r < count; ++r) {
@@ -191,7 +191,7 @@ StepReport Trainer::step(const Batch& whole) {
   {
     std::optional<PeakMeter> meter;
     if (step_ == 1) {
-      // The output is not the head's memory
+      // The output must not count as the head's memory.
       make_resident({d_hidden_.data(), static_cast<size_t>(d_hidden_.size())});
       meter.emplace();
     }
@@ -207,12 +207,12 @@ StepReport Trainer::step(const Batch& whole) {
   trunk_.backward(parameters_, batch, d_hidden_, gradients_);
   const auto gradients = gradients_.tensors();
   for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
-    // The fused head's have been summed within its call.
+    // The fused head's gradients have been summed within its call.
     const bool of_head = tensor == Parameters::kHeadWeight || tensor == Parameters::kHeadBias;
     if (ranks && !(of_head && options_.head == HeadKind::kFused)) sum_over(*ranks, gradients[tensor]);
   }
   for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
-    // The sink has done this one.
+    // The sink has updated this tensor.
     if (tensor == Parameters::kHeadWeight && options_.head_optimizer == HeadOptimizer::kFused) continue;
     adamw_.update_all(tensor, gradients[tensor]);
   }

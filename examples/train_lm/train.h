@@ -13,10 +13,10 @@
 
 enum class HeadKind { kDense, kFused };
 
-/// Says when the head's weight is updated.
+/// When the head's weight is updated.
 enum class HeadOptimizer {
-  kSeparate,  ///< after the head call, from a [V, H] gradient, as every other tensor
-  kFused,     ///< inside the head call, tile by tile as the gradient is finished: no [V, H] gradient exists
+  kSeparate,  ///< after the head call, from a [V, H] gradient, like every other tensor
+  kFused,     ///< inside the head call, tile by tile as the gradient completes: no [V, H] gradient exists
 };
 
 struct TrainOptions {
@@ -35,13 +35,13 @@ struct TrainOptions {
   int threads = 0;             ///< 0: all that OpenMP offers
   int64_t workspace_mib = 16;  ///< the fused head's budget
   logitless::PlanKind plan = logitless::PlanKind::kAuto;
-  /// bfloat16 gives the head copies of the states and of its weight, whose gradients stay float32, as the
-  /// parameters do.
+  /// bfloat16: the head gets copies of the states and of its weight. Their gradients stay float32, as do the
+  /// parameters.
   logitless::DType head_type = logitless::DType::kFloat32;
   logitless::GradientPrecision gradient_precision = logitless::GradientPrecision::kNative;
-  /// How the fused head makes gradients. Each step has a seed of its own.
+  /// How the fused head computes gradients. Each step has its own seed.
   logitless::BackwardOptions backward = {};
-  /// Ranks that share the head's words, or the tokens of each batch: one of the two communicators, or none.
+  /// Ranks that share the head's words, or the tokens of each batch: at most one of the two communicators.
   logitless::Ranks ranks = {};
 };
 
@@ -55,26 +55,26 @@ struct StepReport {
 struct TrainSummary {
   int64_t text_tokens = 0;
   int64_t vocabulary = 0;
-  double unigram_entropy = 0;    ///< nats a token
+  double unigram_entropy = 0;    ///< nats per token
   double final_loss = 0;         ///< mean of the last 20 steps
   double tokens_per_second = 0;  ///< from the median step
   double head_milliseconds = 0;  ///< median
   int64_t peak_bytes = 0;        ///< of the process
-  int64_t gradient_bytes = 0;    ///< of all gradients that are held
+  int64_t gradient_bytes = 0;    ///< of all gradients in memory
   int64_t head_extra_bytes = 0;  ///< peak of the first head call above the resident set right before it
-  int64_t workspace_bytes = 0;   ///< as the plan states it
+  int64_t workspace_bytes = 0;   ///< from the plan
   int threads = 0;
   std::string plan;
-  std::string plan_kind;  ///< what --plan calls it
-  /// What of the plan decides about bits: two runs that agree in it have the same losses to the last bit
+  std::string plan_kind;  ///< the value of --plan
+  /// The parts of the plan that affect bits: two runs with the same cut have the same losses to the last bit
   std::string plan_cut;
   std::string parameters_hash;  ///< of the bits of all parameters after the last step
 };
 
-/// Throws std::invalid_argument, which names the option and its value, for options that cannot go together.
+/// Throws std::invalid_argument, naming the option and its value, if options conflict.
 void check(const TrainOptions& options);
 
-/// Linear warm-up over the first 20 steps, then a linear fall to a tenth at the last one.
+/// Linear warm-up over the first 20 steps, then a linear decay to a tenth at the last one.
 double learning_rate_at(int step, const TrainOptions& options);
 
 /// One model, its gradients and its optimizer. Public so that a test can take single steps.
@@ -83,15 +83,15 @@ class Trainer {
   /// Throws what check() throws.
   Trainer(const ModelShape& shape, const TrainOptions& options);
 
-  /// Forward, backward and AdamW's update on one batch; the loss is the one before the update.
+  /// Forward, backward and AdamW's update on one batch; the reported loss is from before the update.
   StepReport step(const Batch& batch);
 
   Parameters& parameters() { return parameters_; }
   const Parameters& gradients() const { return gradients_; }
   const logitless::Plan& plan() const { return plan_; }
-  /// Of the first step's head call.
+  /// The rise of the resident set in the first step's head call.
   int64_t head_extra_bytes() const { return head_extra_bytes_; }
-  /// Of all gradients that are held.
+  /// The bytes of all gradients in memory.
   int64_t gradient_bytes();
   /// The largest resident set so far.
   int64_t peak_bytes() const;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The code of docs/trainers.md, as one program that holds each way of calling the library against the dense
-// path on plain copies. What stands between [name] and [/name] is quoted there.
+// The code of docs/trainers.md, as one program that compares each way of calling the library with the dense
+// path on plain copies. The page quotes the code between [name] and [/name].
 #include "logitless/logitless.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using Floats = std::vector<float>;
 using Ids = std::vector<int64_t>;
 
-constexpr double kTolerance = 1e-5;  // that of `logitless compare` for float32
+constexpr double kTolerance = 1e-5;  // as in `logitless compare` for float32
 constexpr int64_t B = 3, T = 32, H = 48, V = 1000, Vp = 1024;
 
 void check(bool good, const std::string& what) {
@@ -50,7 +50,7 @@ Ids random_ids(int64_t count, unsigned seed) {
   return ids;
 }
 
-/// Loss and gradients of [N, H] rows that follow one another, with all logits in memory.
+/// Loss and gradients of consecutive [N, H] rows, with all logits in memory.
 struct Dense {
   double loss;
   Floats d_hidden, d_weight = Floats(V * H);
@@ -61,7 +61,7 @@ struct Dense {
     for (int64_t i = 0; i < rows * V; ++i) {
       logits[i] = std::inner_product(&hidden[i / V * H], &hidden[i / V * H] + H, &weight[i % V * H], 0.0f);
     }
-    const auto finished = logitless::view(logits.data(), {rows, V});  // and, in place, their gradients
+    const auto finished = logitless::view(logits.data(), {rows, V});  // also their gradients, in place
     loss = logitless::run(logitless::Context(), logitless::Logits::given(finished),
                           logitless::CrossEntropy{.targets = targets}, {.d_logits = finished})
                .loss;
@@ -90,7 +90,7 @@ struct Batch {
 void tied_embeddings(const logitless::Context& context, const Batch& batch) {
   const auto hidden = logitless::view(batch.hidden.data(), {B * T, H});
   const float* embedding = batch.weight.data();
-  const Floats before = random_floats(V * H, 0.01f, 4);  // what the embedding's own backward has left
+  const Floats before = random_floats(V * H, 0.01f, 4);  // left by the embedding's own backward
   Floats sums = before;
   float* d_embedding = sums.data();
   const Ids& targets = batch.targets;
@@ -116,7 +116,7 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
   // [padded]
   const logitless::LmHead head{.weight = logitless::view(weight, {V, H})};  // the first V of Vp rows
   logitless::Gradients gradients;
-  gradients.d_weight = logitless::view(d_weight, {V, H});  // rows V to Vp stay as they are
+  gradients.d_weight = logitless::view(d_weight, {V, H});  // rows V to Vp are unchanged
   const logitless::CrossEntropy task = {.targets = targets};
   const double loss = logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
   // [/padded]
@@ -146,13 +146,13 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
 struct HeadStep {
   logitless::Logits logits;
   logitless::CrossEntropy task;
-  logitless::Forward<logitless::CrossEntropy> saved = {};  // a few numbers a token
+  logitless::Forward<logitless::CrossEntropy> saved = {};  // a few numbers per token
 
   double forward(const logitless::Context& context) {
     saved = logitless::forward(context, logits, task);
     return saved.result.loss;
   }
-  // What `logits` and `task` point to is as it was in forward().
+  // The memory that `logits` and `task` point to must be unchanged since forward().
   void backward(const logitless::Context& context, double d_loss, const logitless::Gradients& gradients) {
     logitless::backward(context, logits, task, saved, d_loss, gradients);
   }
@@ -178,7 +178,7 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
   const auto logits = logitless::Logits::of(hidden, head);
   const logitless::TokenStatistics task = {.targets = targets};
   const auto saved = logitless::forward(context, logits, task);
-  logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; what stays empty is zero
+  logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; empty vectors mean zero
   const std::vector<double>& logps = saved.result.stats.logp;
   for (const double logp : logps) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
   logitless::backward(context, logits, task, saved, d_stats, gradients);
@@ -192,7 +192,7 @@ void accumulation(const logitless::Context& context, const Batch& batch) {
   double loss = 0;
   // [accumulation]
   logitless::CrossEntropy task;
-  task.num_items_in_batch = B * T;  // targets that count in the whole batch, not in one of its parts
+  task.num_items_in_batch = B * T;  // targets that count in the whole batch, not only in this part
   logitless::Gradients gradients;
   gradients.d_weight = logitless::view(d_weight.data(), {V, H});
   for (int64_t b = 0; b < B; ++b) {
@@ -222,7 +222,7 @@ void slices(const logitless::Context& context, const Batch& batch) {
   const auto all_but_the_last = logitless::view(hidden, {B, T, H}, {T1 * H, H, 1});  // hidden[:, :-1]
   const auto all_but_the_first = logitless::view(ids + 1, {B, T}, {T1, 1});          // ids[:, 1:]
   logitless::Gradients gradients;
-  gradients.d_hidden = logitless::view(d_hidden, {B, T, H}, {T1 * H, H, 1});  // writes d_hidden[:, :-1] alone
+  gradients.d_hidden = logitless::view(d_hidden, {B, T, H}, {T1 * H, H, 1});  // writes only d_hidden[:, :-1]
   logitless::run(context, logitless::Logits::of(all_but_the_last, head),
                  logitless::CrossEntropy{.targets = all_but_the_first}, gradients);
   // [/slices]
@@ -270,7 +270,7 @@ int main() try {
     const logitless::Context any({.workspace_bytes = 16 << 20});
     tied_embeddings(context, batch);
     padded_vocabulary(context, batch);
-    forward_here_backward_there(any, batch);  // two pass, whatever the plan of calls that do both at once
+    forward_here_backward_there(any, batch);  // two pass, whatever plan a combined call uses
     accumulation(context, batch);
     slices(context, batch);
     time_first(context, batch);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls of the C API, filled from the structures of C++: tasks, views and gradients.
+// Calls of the C API whose keys are set from C++ structures: tasks, views and gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ logitless_tensor span_tensor(std::span<const T> values) {
 }
 class CCall {
  public:
-  /// `setters_may_fail`: the next verb then fails, too.
+  /// `setters_may_fail`: setters may return an error; the next verb must then fail too.
   explicit CCall(const std::string& task, const logitless_context* context = nullptr, bool setters_may_fail = false)
       : call_(logitless_call_new(context, task.c_str())), setters_may_fail_(setters_may_fail) {
     EXPECT_NE(call_, nullptr) << logitless_last_error();
@@ -54,7 +54,7 @@ class CCall {
     return static_cast<const record::RecordOf<Task>&>(*call_->record).task();
   }
 
-  // These set a key from a member of C++. An empty view sets nothing.
+  // Set a key from a C++ member. An empty view sets nothing.
 
   void put(const std::string& name, const logitless_tensor& value) {
     expect_ok(logitless_set_tensor(call_, name.c_str(), &value));
@@ -84,7 +84,7 @@ class CCall {
   void put(const std::string& name, const ConstTensor& t) {
     if (t.given()) put(name, c_tensor(t));
   }
-  void put(const std::string&, const Logits&) {}  // give() has them
+  void put(const std::string&, const Logits&) {}  // set by give()
   void put(const std::string& prefix, const logitless::LmHead& head) {
     put(prefix + "weight", head.weight);
     if (head.packing) put(prefix + "packing", *head.packing), put(prefix + "group", head.group);
@@ -111,7 +111,7 @@ class CCall {
     };
     visit_fields(FieldsOf<BackwardOptions>(), put_backward, g.backward);
   }
-  /// Sets all members of a task, or of a structure in it.
+  /// Sets all members of a task, or of a nested structure.
   template <class Structure>
   void give(const Structure& structure, const std::string& prefix = "") {
     const auto put_member = [&]<class T>(const Field& field, const T& member) {

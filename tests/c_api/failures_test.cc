@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Messages about keys and handles of C; callbacks and allocations that fail.
+// Error messages about keys and handles in C; failing callbacks and allocations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kTokens = 6, kHidden = 4, kVocab = 9;
 
-/// A small call with memory for its gradients.
+/// A small call with buffers for its gradients.
 struct Small {
   std::vector<float> hidden, weight, d_hidden, d_weight, numbers;
   std::vector<int64_t> ids = {1, 2, 3, 4, 5, 6};
@@ -134,7 +134,7 @@ TEST(CMessages, AFailureOfASetterIsToldOnce) {
   expect_says("z_los'");
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_OK);
   EXPECT_EQ(logitless_set_number(small.call, "z_los", 1), LOGITLESS_INVALID_INPUT);
-  EXPECT_EQ(logitless_unset(small.call, "z_los"), LOGITLESS_OK);  // Withdraws the failure.
+  EXPECT_EQ(logitless_unset(small.call, "z_los"), LOGITLESS_OK);  // withdraws the failure
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_OK);
 }
 
@@ -164,10 +164,10 @@ TEST(CMessages, OfResultsAndHandles) {
   EXPECT_EQ(logitless_get_text(small.call, "tokens", &text), LOGITLESS_OK);
   EXPECT_STREQ(text, "6");
   EXPECT_EQ(logitless_get_number(small.call, "loss", nullptr), LOGITLESS_INVALID_INPUT);
-  small.ids[0] = 99;  // After a failed run the earlier results are gone.
+  small.ids[0] = 99;  // a failed run drops the earlier results
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_get_number(small.call, "loss", &number), LOGITLESS_INVALID_INPUT);
-  // A plan of another batch does not change the results.
+  // plan() for a different batch does not change the results.
   Small stats("token_stats");
   logitless_unset(stats.call, "d_hidden"), logitless_unset(stats.call, "d_weight");
   logitless_set_integer(stats.call, "top_k", 2);
@@ -205,7 +205,7 @@ struct Seen {
   int result = 0;
 };
 
-// The gradients of a mean of −log p, and of z-loss.
+// The gradients of the mean of −log p, and of z-loss.
 int evaluate(void* user, logitless_call* call, const int64_t* rows, int64_t count) {
   auto& seen = *static_cast<Seen*>(user);
   logitless_tensor lse, entropy, top_ids, d_logp, d_lse;
@@ -328,7 +328,7 @@ TEST(CCallbacks, FailedAllocationsAreAStatus) {
   };
   Small small;
   ASSERT_EQ(logitless_run(small.call), LOGITLESS_OK);
-  // The first result is freed here, so that each of these runs allocates alike.
+  // Frees the first result, so that each of the next runs makes the same allocations.
   small.ids[0] = 99;
   ASSERT_NE(logitless_run(small.call), LOGITLESS_OK);
   small.ids[0] = 1;

@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every key of every task at hostile values, alone and in pairs. A call may accept or refuse them;
-// it never crashes, it is never a defect of the library, and one that is refused has written nothing. Under
-// the address and undefined-behaviour sanitizers nothing outside of the arrays is touched either: .ci/run
-// hostile.
+// Sets every key of every task to hostile values, alone and in pairs. A call may accept or refuse them. It
+// must not crash or report a defect of the library, and a refused call must not write anything. Under the
+// address and undefined-behaviour sanitizers (.ci/run hostile) it must not touch memory outside the arrays
+// either.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@
 namespace logitless::testing {
 namespace {
 
-// A good call with more of its keys set.
+// Returns a good call with additional keys.
 KeyCall rich_call(const std::string& task, KeyForm form) {
   KeyCall call(task, form);
   const auto adapt = [&](const std::string& of) {
@@ -36,7 +36,7 @@ KeyCall rich_call(const std::string& task, KeyForm form) {
   return call;
 }
 
-// Sets `out` to hostile setting `number` of the key; returns false if there are no more.
+// Sets `out` to the key's hostile setting `number`; returns false if there are no more.
 bool spoil(const KeyCall& call, const std::string& name, size_t number, Setting& out) {
   std::vector<Setting> all;
   const auto add = [&](const logitless_tensor& tensor) { all.push_back({.kind = Setting::kTensor, .tensor = tensor}); };
@@ -113,7 +113,7 @@ std::vector<std::string> keys_of(const std::string& task) {
 
 using Changes = std::vector<std::pair<std::string, Setting>>;
 
-// Makes the good call, changes it, and calls its verbs.
+// Creates the good call, changes it, and calls its verbs.
 void expect_survives(KeyCall& world, const Changes& changes, Counts& counts) {
   std::string what = world.task();
   for (const auto& [name, setting] : changes) what += ", " + name + " of kind " + std::to_string(setting.kind);
@@ -181,7 +181,7 @@ TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
   Counts good, counts;
   expect_survives(world, {}, good);
   const bool has_loss = world.has_loss();
-  // Without a loss, run has no gradients.
+  // Without a loss, run() refuses gradients.
   ASSERT_GE(good.accepted, has_loss ? 3 : 2) << logitless_last_error();
   const std::vector<std::string> names = keys_of(task);
   Setting setting{};
@@ -190,7 +190,7 @@ TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
       expect_survives(world, {{name, setting}}, counts);
     }
   }
-  // Two keys at once, the same two in every run.
+  // Pairs of keys, the same in every run.
   uint64_t state = 1;
   const auto next = [&](size_t below) {
     state = state * 6364136223846793005U + 1442695040888963407U;

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every key and every result of every task goes through C. Drawn calls of all tasks go through C in
-// tests/generator/c_calls_test.cc; what those do not draw is here: ranks, slices, and options of gradients.
+// Sets every key and reads every result of every task through C. tests/generator/c_calls_test.cc runs drawn
+// calls of all tasks through C; this test has what those do not draw: ranks, slices, and options of
+// gradients.
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -119,7 +120,7 @@ TEST(CKeys, OfAContextArrive) {
                                                        {"slices", "40,61"},
                                                        {"own_d_hidden", "true"},
                                                        {"sum_d_weight", "true"}};
-  std::set<std::string> seen = {"workspace"};  // Each call has its own.
+  std::set<std::string> seen = {"workspace"};  // each call has its own
   for (const auto& [key, text] : texts) {
     const std::string name = key;
     SCOPED_TRACE(name);
@@ -142,7 +143,7 @@ TEST(CKeys, OfAContextArrive) {
       [&](const Field& field, const auto&) { EXPECT_TRUE(seen.contains(field.name)) << field.name; }, ContextOptions());
 }
 
-// No two keys of a task have one name.
+// Keys of a task have distinct names.
 TEST(CKeys, HaveOneNameEach) {
   for (const std::string& task : record::task_names()) {
     std::set<std::string> names;
@@ -156,7 +157,7 @@ TEST(CKeys, HaveOneNameEach) {
   }
 }
 
-// Each of these is another gradient: the keys arrive.
+// Each of these settings gives a different gradient, which shows that the keys reach the call.
 TEST(CKeys, OfGradientsOfChosenSegmentsArrive) {
   std::set<std::vector<float>> distinct;
   const char* all[] = {"backward_mode = exact",
@@ -177,7 +178,7 @@ TEST(CKeys, OfGradientsOfChosenSegmentsArrive) {
   EXPECT_EQ(distinct.size(), std::size(all));
 }
 
-// No member of a result is missing in its list: the sizes of those in it add up.
+// The list of a result's members is complete: their sizes add up to its size.
 TEST(CKeys, ResultsAreListed) {
   AllTasks::each([]<class Task> {
     using Result = typename Task::Result;
@@ -221,7 +222,7 @@ TEST(CRanks, AndSlicesHaveTheBitsOfCxx) {
     logitless_context* context = logitless_context_new();
     if (logitless_context_set_ranks(context, "vocab", &ranks) != LOGITLESS_OK) throw std::runtime_error("ranks");
     CCall call("cross_entropy", context);
-    logitless_context_free(context);  // The call lives on.
+    logitless_context_free(context);  // the call keeps what it needs
     call.give(source_of(half[rank])), call.give(task);
     if (logitless_run(call) != LOGITLESS_OK) throw std::runtime_error(logitless_last_error());
     logitless_get_number(call, "loss", &losses[rank]);

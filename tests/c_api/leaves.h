@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The members of a task that have keys of their own, those of the structures in it among them.
+// The members of a task that have their own keys, including members of nested structures.
 #pragma once
 
 #include <string>

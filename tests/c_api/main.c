@@ -1,6 +1,6 @@
 /* Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 */
-/* This calls every function of c_api.h from C99, and holds cross-entropy against sums in double that are written
- * out here. keys_test.cc has every key, failures_test.cc the messages, generator/c_calls_test.cc calls of all
+/* Calls every function of c_api.h from C99, and compares cross-entropy with sums in double that are written out
+ * here. keys_test.cc has every key, failures_test.cc the messages, and generator/c_calls_test.cc calls of all
  * tasks. */
 #include <logitless/c_api.h>
 #include <math.h>
@@ -96,7 +96,7 @@ static void cross_entropies(const logitless_context* context) {
   CHECK_OK(logitless_get_text(call, "plan.kind", &text));
   CHECK(strcmp(text, "one_pass") == 0 || strcmp(text, "two_pass") == 0);
   kept = d_hidden[0];
-  /* The two halves; then a weight stored as [H, V], without its gradient. */
+  /* forward() and backward(); then a weight stored as [H, V], without its gradient. */
   CHECK_OK(logitless_forward(call));
   CHECK_OK(logitless_set_number(call, "upstream", 2));
   CHECK_OK(logitless_backward(call));
@@ -125,7 +125,7 @@ static void cross_entropies(const logitless_context* context) {
 // [evaluate]
 /* The gradients of a mean of -log p over `tokens`. */
 static int evaluate(void* tokens, logitless_call* call, const int64_t* rows, int64_t count) {
-  logitless_tensor d_logp; /* "logp", "lse" and other statistics are read in the same way: float64 [N] */
+  logitless_tensor d_logp; /* read "logp", "lse" and other statistics in the same way: float64 [N] */
   int64_t i;
   if (logitless_get_tensor(call, "d_logp", &d_logp) != LOGITLESS_OK) return 1; /* ends the call */
   for (i = 0; i < count; ++i) ((double*)d_logp.data)[rows[i]] = -1.0 / *(const double*)tokens;
@@ -140,7 +140,7 @@ static int receive(void* user, int64_t first, int64_t count, const logitless_ten
   return 0;
 }
 
-/* After cross_entropies(), whose gradients it has. */
+/* Runs after cross_entropies(), and compares with its gradients. */
 static void callbacks(const logitless_context* context) {
   static float kept[kTokens * kHidden];
   int i;

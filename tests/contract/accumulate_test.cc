@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What an accumulating gradient loses of what stood there before: one rounding where the sums stand apart,
-// and where they do not, what tensors.h says.
+// The rounding error of an accumulating gradient: a single rounding if sums are separate from the output, and
+// otherwise the error in tensors.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,12 +18,12 @@ namespace accumulate_test {
 struct Case {
   PlanKind plan;
   size_t workspace;
-  bool apart;      // the workspace holds sums of d_hidden apart from it
-  double dropped;  // share of the rows that take no part
+  bool apart;      // the workspace holds separate sums of d_hidden
+  double dropped;  // share of ignored rows
   int64_t row_tile = 48;
 };
 
-// The name of a case in the list of tests.
+// Prints the name of a case in the list of tests.
 void PrintTo(const Case& c, std::ostream* out) {
   *out << name_of(c.plan) << " in " << (c.workspace >> 10) << " KiB, " << c.dropped << " dropped, row_tile "
        << c.row_tile;
@@ -64,24 +64,23 @@ TEST_P(Accumulated, GradientsLoseNoMoreThanTheirHeaderSays) {
   run(hidden_sum, weight_sum, WriteMode::kAccumulate);
 
   const auto most_error = [&](const std::vector<float>& sums, const std::vector<float>& added) {
-    double units = 0;  // of the unit roundoff of the result
+    double units = 0;  // in units of the result's unit roundoff
     for (size_t i = 0; i < sums.size(); ++i) {
       const double exact = static_cast<double>(held(i)) + static_cast<double>(added[i]);
       units = std::max(units, std::fabs(static_cast<double>(sums[i]) - exact) / (0x1p-24 * std::fabs(exact)));
     }
     return units;
   };
-  // The gradient itself is summed in another order where it is not apart: its own error is far below one unit
-  // here.
+  // Without separate sums, the gradient is summed in another order. Its own error is far below one unit here.
   const double additions_of_entries = static_cast<double>((v + vocab_tile - 1) / vocab_tile + v / 64);
-  // Runs of rows that take part end some tiles early.
+  // Gaps between the rows that count end some tiles early.
   const int64_t row_tiles = spec.ignored > 0 ? 2 * n / row_tile + 1 : (n + row_tile - 1) / row_tile;
   const double additions_of_rows = static_cast<double>(row_tiles + n / 64);
   const double hidden_units = most_error(hidden_sum, d_hidden);
   EXPECT_LE(hidden_units, GetParam().apart ? 1.0 : additions_of_entries + 1);
   const double weight_units = most_error(weight_sum, d_weight);
   EXPECT_LE(weight_units, additions_of_rows + 1);
-  // A bound that nothing comes near would hold nothing: 12 roundings are told from one.
+  // The bound must not be trivial: 12 roundings can be distinguished from one.
   if (!GetParam().apart) {
     EXPECT_GT(hidden_units, 2);
   }

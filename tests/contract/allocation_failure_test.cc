@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Each allocation of a call fails in turn: the caller catches std::bad_alloc, nothing leaks, nothing hangs,
-// and the next call gives the bits of one that nothing happened to. Here are every task, in one call and in
-// halves, and what a call can do beside: chunks, 16-bit outputs, sinks, losses that allocate.
+// Each allocation of a call fails in turn. The caller must catch std::bad_alloc, nothing may leak or hang,
+// and the next call must give the usual bits. Covers every task, in one call and in halves, and the other
+// features of a call: chunks, 16-bit outputs, sinks, losses that allocate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ ContextOptions small_tiles(PlanKind plan) {
   return options;
 }
 
-// Inputs of a call on tensors of any type, and its outputs.
+// The inputs of a call on tensors of any type, and its outputs.
 struct TensorCall {
   explicit TensorCall(DType dtype = DType::kFloat32, bool narrow = false) : inputs(spec(dtype)) {
     RunSpec run;
@@ -111,7 +111,7 @@ TYPED_TEST(EveryTask, InHalves) {
   });
 }
 
-// Two calls in one Workspace, which holds nothing for a call that has failed.
+// Two calls in one Workspace, which keeps nothing for a failed call.
 TYPED_TEST(EveryTask, InAWorkspace) {
   visit_every_task(this->source, this->batch, [&](const auto& task) {
     typename TypeParam::Outputs outputs;
@@ -170,7 +170,7 @@ TEST(AllocationFailure, NarrowTypes) {
   }
 }
 
-// A sink that allocates, as one that copies a tile does.
+// A sink that allocates, like one that copies a tile.
 TEST(AllocationFailure, WeightSink) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     TensorCall tensors;
@@ -195,8 +195,8 @@ TEST(AllocationFailure, WeightSink) {
   }
 }
 
-// A loss of the caller's that allocates, inside the regions of finished logits and between those of the fused
-// plans.
+// A caller's own loss that allocates, inside the parallel regions of finished logits and between the regions
+// of the fused plans.
 template <class Source>
 void fail_a_loss_that_allocates(bool declared) {
   const Source source;
@@ -224,8 +224,7 @@ TEST(AllocationFailure, ALossThatAllocates) {
   fail_a_loss_that_allocates<FromLogits>(false);
 }
 
-// Whichever allocation fails on whichever of two ranks: both end, and the next call is as if nothing had
-// happened.
+// If any allocation fails on either of two ranks, both calls end, and the next call works as usual.
 TEST(AllocationFailure, OfRanks) {
   struct Rank {
     RankOfTask given;
@@ -265,7 +264,7 @@ TEST(AllocationFailure, OfRanks) {
     group.of(r).all_gather(&mine, all, 1);
   };
   double expected = 0;
-  int64_t index = -1;  // -1: nothing fails
+  int64_t index = -1;  // -1: no failure
   int64_t failures = 0;
   for (AllocationsSeen seen = {0, 1}; seen.failed > 0; ++index) {
     const auto errors = run_ranks(2, [&](int r) {

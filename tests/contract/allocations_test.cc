@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// No allocation beyond the plan's figure, and no leak.
+// A call allocates no more than its plan states, and leaks nothing.
 #include <gtest/gtest.h>
 
 #ifdef __GLIBC__
@@ -26,22 +26,22 @@ namespace {
 
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
-// What a call may hold besides its plan's workspace. Result vectors: 7 statistics, losses and 4 token
-// gradients of 8 bytes a token. The resolved problem: rows that take part, their targets, sequence offsets
-// and the loss's own numbers, another 8 of the kind.
+// Memory of a call in addition to its plan's workspace. Result vectors: 7 statistics, losses and 4 token
+// gradients, of 8 bytes per token. The resolved problem: rows that are not ignored, their targets, sequence
+// offsets and the loss's own numbers, 8 more vectors of this size.
 int64_t result_bytes(int64_t tokens) { return 20 * 8 * (tokens + 1); }
-// Counts the blocks that hidden is cut into for d_weight.
+// The largest number of blocks that hidden is cut into for d_weight.
 constexpr int64_t kMostHiddenBlocks = 4;
-// The OpenMP runtime keeps a record of each task that waits, with its dependencies: below 1 KiB. The tasks of
-// 16 tiles a thread wait at most, whatever the shape: a tile is made, and each block of hidden is added to
-// two gradients; one task more for d_bias and for a finished tile of d_weight.
+// The OpenMP runtime keeps a record of each waiting task and its dependencies, of less than 1 KiB. At most
+// the tasks of 16 tiles per thread wait, for any shape. A tile needs one task to be computed, and one per
+// block of hidden to be added to each of two gradients; d_bias and a finished tile of d_weight need one more.
 int64_t task_bytes(const Plan& plan) {
   const int64_t hidden_blocks =
       plan.hidden_block > 0 ? (plan.hidden_size + plan.hidden_block - 1) / plan.hidden_block : 0;
   return 1024 * (16 * plan.threads * (3 + hidden_blocks + kMostHiddenBlocks) + 64);
 }
 
-// oneDNN packs into memory that it allocates, as the plan says; OpenBLAS maps its own.
+// oneDNN packs into memory that it allocates, as the plan states; OpenBLAS maps its own.
 int64_t blas_bytes(const Plan& plan) {
   return plan.gemm_library == "onednn" ? static_cast<int64_t>(plan.blas_bytes) : 0;
 }
@@ -51,11 +51,11 @@ struct Shape {
   size_t workspace;
 };
 
-// A worker of the team frees what its tasks took a moment after the call has returned, later when it is
+// A worker of the team frees the memory of its tasks a moment after the call has returned, and later if it is
 // descheduled.
 void wait_for_workers() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-// Returns the count once it stays as it is, or after two seconds.
+// Returns the count once it is stable, or after two seconds.
 AllocationCount resting_count() {
   AllocationCount count = allocation_count();
   for (int i = 0, same = 0; i < 100 && same < 2; ++i) {
@@ -67,7 +67,7 @@ AllocationCount resting_count() {
   return count;
 }
 
-// Returns the count once it is `wanted`, or after two seconds: a leak stays however long one waits.
+// Returns the count once it is `wanted`, or after two seconds. A leak never disappears.
 AllocationCount settled_count(const AllocationCount& wanted) {
   AllocationCount count = allocation_count();
   for (int i = 0; i < 100 && (count.live_bytes != wanted.live_bytes || count.live_blocks != wanted.live_blocks); ++i) {
@@ -77,10 +77,10 @@ AllocationCount settled_count(const AllocationCount& wanted) {
   return count;
 }
 
-// `call` returns the plan that ran. No `workspace` is to be exceeded.
+// `call` returns the plan that ran, which must not exceed `workspace`.
 template <class Call>
 void expect_within_plan(int64_t tokens, size_t workspace, const Call& call) {
-  // The first call starts the team and the BLAS's buffers, which stay.
+  // The first call starts the team and allocates the BLAS's buffers, which stay.
   const Plan plan = call();
   const AllocationCount before = resting_count();
   restart_peak();
@@ -91,7 +91,7 @@ void expect_within_plan(int64_t tokens, size_t workspace, const Call& call) {
             static_cast<int64_t>(plan.workspace_bytes) + result_bytes(tokens) + task_bytes(plan) + blas_bytes(plan));
   EXPECT_EQ(after.live_bytes, before.live_bytes);
   EXPECT_EQ(after.live_blocks, before.live_blocks);
-  // The figure is no fantasy either: a plan that claims memory takes it.
+  // The plan must not overstate either: it uses the memory that it states.
   EXPECT_GE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes));
 }
 
@@ -147,7 +147,7 @@ TEST(Allocations, StayWithinThePlan) {
   }
 }
 
-// Ten thousand tiles: the tasks of all of them at once would take some ten MB.
+// Ten thousand tiles: if all their tasks waited at once, they would take some ten MB.
 TEST(Allocations, WaitingTasksAreFew) {
   const Shape shape = {1600, 16, 1600, 16, 16, size_t{64} << 20};
   for (const PlanKind kind : kPlans) {
@@ -155,7 +155,8 @@ TEST(Allocations, WaitingTasksAreFew) {
   }
 }
 
-// The blocks of a small hidden size are not those of a LoRA of a higher rank: a tile has a few tasks.
+// A LoRA of high rank has its own blocks, so that a tile has only a few tasks, even if the hidden size is
+// small.
 TEST(Allocations, TasksOfALoraOfAHighRankAreFew) {
   constexpr int64_t kRank = 70;
   InputSpec spec;
@@ -188,7 +189,7 @@ TEST(Allocations, TasksOfALoraOfAHighRankAreFew) {
   }
 }
 
-// Sequences that stand apart are gathered, and their gradients scattered.
+// Separated sequences are gathered, and their gradients scattered.
 TEST(Allocations, OfSequencesApartStayWithinThePlan) {
   const Shape shape = {900, 512, 5000, 0, 0, size_t{64} << 20};
   for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
@@ -199,7 +200,7 @@ TEST(Allocations, OfSequencesApartStayWithinThePlan) {
   }
 }
 
-// Groups decide about chunks, and sequences of other lengths make unequal ones.
+// Groups decide the chunks, and sequences of different lengths make them unequal.
 TEST(Allocations, OfChunksOfGroupsStayWithinThePlan) {
   InputSpec spec;
   spec.tokens = 400;
@@ -238,7 +239,7 @@ TEST(Allocations, OfChunksOfGroupsStayWithinThePlan) {
       const AllocationCount after = settled_count(before);
       EXPECT_LE(plan.workspace_bytes, options.workspace_bytes);
       EXPECT_GE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes));
-      // The loss's own copies of groups and rows are within the result vectors of a cross-entropy.
+      // The loss's own copies of groups and rows are covered by the result vectors of a cross-entropy.
       EXPECT_LE(after.peak_bytes - before.live_bytes,
                 static_cast<int64_t>(plan.workspace_bytes) + result_bytes(spec.tokens) + task_bytes(plan));
       EXPECT_EQ(after.live_bytes, before.live_bytes);
@@ -259,10 +260,10 @@ int64_t resident_bytes() {
   return -1;
 }
 
-// The reference's part and the call itself take their memory one after the other: what the heap keeps of a
-// freed block is not resident beside the next one.
+// The reference's part and the call itself allocate one after the other: a freed block that the heap keeps
+// must not be resident at the same time as the next one.
 TEST(Allocations, AReferencesPartIsNoLongerResident) {
-  // A huge page is resident whole: where a block ends in one, up to 2 MiB too many would be counted.
+  // A huge page is resident as a whole. If a block ends in one, up to 2 MiB too many would be counted.
   ASSERT_EQ(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
   InputSpec spec, reference_spec;
   spec.tokens = reference_spec.tokens = 1024;
@@ -292,10 +293,10 @@ TEST(Allocations, AReferencesPartIsNoLongerResident) {
         plan_token_stats(Context(of_part), model.hidden_view(), model.head_view(), inputs.targets_view())
             .workspace_bytes);
     ASSERT_GT(part, 2 << 20);
-    // The part's block comes from the heap, which keeps it, and the call's own does not.
+    // The part's block comes from the heap, which keeps it; the call's own does not.
     ASSERT_EQ(mallopt(M_MMAP_THRESHOLD, static_cast<int>(part) + (1 << 20)), 1);
     ASSERT_EQ(mallopt(M_TRIM_THRESHOLD, 1 << 30), 1);
-    call();  // starts the BLAS's buffers, which stay
+    call();  // allocates the BLAS's buffers, which stay
     malloc_trim(0);
     const int64_t before = resident_bytes();
     ASSERT_GT(before, 0);
@@ -356,7 +357,7 @@ TEST(Allocations, NothingLeaksWhenASinkThrows) {
   }
 }
 
-// Refused calls leave nothing behind either.
+// Refused calls leak nothing either.
 TEST(Allocations, NothingLeaksWhenInputIsBad) {
   InputSpec spec;
   spec.targets = {0, 150};
@@ -377,7 +378,7 @@ TEST(Allocations, TheCounterCounts) {
   restart_peak();
   {
     const std::vector<char> block(1 << 20);
-    // A compiler may leave out an allocation that nobody looks at.
+    // A compiler may remove an allocation that is never read.
     const volatile char* looked_at = block.data();
     EXPECT_EQ(looked_at[0], 0);
     EXPECT_GE(allocation_count().live_bytes - before.live_bytes, 1 << 20);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What enters a call from outside of C++: strides of any sign, sizes near 2^63, arrays that stand anywhere.
-// strides_test holds what slices compute, refusals_test what is wrong with values.
+// Inputs from other languages: strides of any sign, sizes near 2^63, arrays at any address. strides_test has
+// the results of slices, refusals_test has wrong values.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,7 +27,7 @@ T* off_by(T* pointer, ptrdiff_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(pointer) + static_cast<uintptr_t>(bytes));
 }
 
-// A good call for a case to spoil, with room before and behind each tensor: 2 sequences of 3 tokens, 5
+// A good call for a case to spoil, with room before and after each tensor: 2 sequences of 3 tokens, 5
 // vocabulary entries, H = 4.
 struct Call {
   static constexpr int64_t kBatch = 2, kTime = 3, kVocab = 5, kHidden = 4, kRoom = 100;
@@ -85,7 +85,7 @@ TEST(Borders, TheCallsThatTheCasesSpoilAreGood) {
   EXPECT_NE(call.written[100], 7.0f);
 }
 
-// -1 and -H were "the default" once, and every constructor has taken them.
+// Every constructor once accepted -1 and -H as "the default".
 TEST(Borders, ANegativeStrideOfAConstructorIsNeverTheDefault) {
   for (const int64_t stride : {int64_t{-1}, int64_t{-4}, int64_t{-100}, kLeast}) {
     expect_refused_of_hidden({
@@ -122,8 +122,8 @@ TEST(Borders, ANegativeStrideOfAConstructorIsNeverTheDefault) {
   }
 }
 
-// Runs the call that `change` makes of a good one under each plan, with `stride` where no step is taken and
-// with the default: the bytes are the same.
+// Changes a good call and runs it under each plan: with `stride` on axes of size one, and with the default.
+// The bytes must be the same.
 void expect_same_with_any_stride(const std::function<void(Call&, std::optional<int64_t>)>& change) {
   for (const PlanKind plan : kPlans) {
     Call plain;
@@ -146,7 +146,7 @@ TEST(Borders, AStrideWithWhichNoStepIsTakenMayBeAnything) {
     c.targets = Targets(c.ids.data() + 100, 1, 1, stride, stride.value_or(1));
   };
   expect_same_with_any_stride(one_row);
-  // [B, 1, H]: the sequences are the rows.
+  // [B, 1, H]: each sequence is one row.
   expect_same_with_any_stride([](Call& c, std::optional<int64_t> stride) {
     c.hidden = HiddenStates(c.states.data() + 100, 3, 1, 4, 8, stride.value_or(8));
     set_d_hidden(c.gradients, c.written.data() + 100, 3, 1, 4, 8, stride.value_or(8));
@@ -157,7 +157,7 @@ TEST(Borders, AStrideWithWhichNoStepIsTakenMayBeAnything) {
     set_d_hidden(c.gradients, c.written.data() + 100, 3, 0, 4, stride, stride);
     c.targets = Targets(c.ids.data() + 100, 3, 0, stride, stride.value_or(1));
   });
-  // One row of the weight: a vocabulary of one entry, and H = 1.
+  // The weight has one row: a vocabulary of one entry, and H = 1.
   expect_same_with_any_stride([](Call& c, std::optional<int64_t> stride) {
     c.head.weight = ConstMatrix(c.weight.data() + 100, 1, 4, stride);
     c.gradients.d_weight = Matrix(c.written.data() + 400, 1, 4, stride);
@@ -191,7 +191,7 @@ TEST(Borders, AStrideOfLogitsWithWhichNoStepIsTakenMayBeAnything) {
   }
 }
 
-// A slice of a matrix of one column, [0, 1], has the strides of what it was cut from.
+// A slice [0, 1] of a matrix of one column has the strides of that matrix.
 TEST(Borders, ARankWithAnEmptyPartMayHaveAnyStrideAndHOfOne) {
   for (const HeadLayout layout : {HeadLayout::kVocabHidden, HeadLayout::kHiddenVocab}) {
     for (const int64_t stride : {int64_t{-1}, int64_t{0}, int64_t{1}, kMost}) {

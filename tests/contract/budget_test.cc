@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The least workspace: what a plan says is accepted, and one byte less is refused by a message that says the
-// same.
+// The least workspace: a plan's figure is accepted, and with one byte less the call is refused with a message
+// that names the figure.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -28,13 +28,13 @@ std::string describe(const Call& c) {
          (c.narrow ? " narrow" : "") + (c.ignored ? " ignored" : "");
 }
 
-// Every call of these tests fits in it with the tiles of the table.
+// All calls of these tests fit into it with the tiles of the table.
 constexpr size_t kAmple = size_t{1} << 33;
 
-// Plans touch no tensor: one aligned byte stands for all of them.
+// Plans do not read tensors, so one aligned byte is used for all of them.
 alignas(64) std::byte somewhere[64];
 
-// Holds a plan, or says why there is none.
+// Holds a plan, or the reason why there is none.
 struct Answer {
   std::optional<Plan> plan;
   std::string refusal;
@@ -43,7 +43,7 @@ struct Answer {
 Answer plan_in(const Call& c, size_t workspace, int threads) {
   std::vector<int32_t> targets(static_cast<size_t>(c.tokens), 1);
   for (size_t i = 0; c.ignored && i < targets.size(); i += 3) targets[i] = -100;
-  const auto address = [](int64_t place) {  // apart, so that nothing overlaps
+  const auto address = [](int64_t place) {  // far apart, so that nothing overlaps
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(somewhere) + (static_cast<uintptr_t>(place) << 40));
   };
   const DType sums = c.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -106,7 +106,7 @@ TEST(LeastWorkspace, IsAcceptedAndOneByteLessIsNot) {
   }
 }
 
-// kAuto takes whichever needs less, which is two pass once there are a few rows.
+// kAuto takes the plan that needs less, which is two pass unless there are very few rows.
 TEST(LeastWorkspace, OfTheAutomaticPlanIsThatOfTheSmallerOne) {
   for (const int64_t tokens : {1, 40, 700}) {
     Call call{tokens, 64, 3000, DType::kFloat32, PlanKind::kTwoPass};
@@ -126,7 +126,7 @@ TEST(SmallWorkspace, GetsSmallerTiles) {
       EXPECT_TRUE(plan_in({tokens, 7, 50257, DType::kFloat64, plan}, size_t{1} << 20, 2).plan);
     }
   }
-  // Tiles shrink with the budget, the same for every team, and a large budget has those of the table.
+  // Tiles shrink with the budget, equally for every team. A large budget uses the tiles of the table.
   const Call call{2048, 64, 50257};
   const Plan large = *plan_in(call, size_t{64} << 20, 2).plan;
   const int64_t largest = large.row_tile * large.vocab_tile;
@@ -146,8 +146,8 @@ TEST(SmallWorkspace, GetsSmallerTiles) {
   EXPECT_LT(last, largest);
 }
 
-// Packed or not, hidden states give the same bits: with rows that stand apart, and with rows that follow one
-// another. Where no backend packs them there is nothing to compare.
+// Packed hidden states must give the same bits, with separated rows and with consecutive rows. If no backend
+// packs them there is nothing to compare.
 TEST(PackedHidden, GiveTheSameBits) {
   InputSpec spec;
   spec.tokens = 700;
@@ -180,14 +180,15 @@ TEST(PackedHidden, GiveTheSameBits) {
   }
 }
 
-// A plan function has the time to find it, a call that runs has not.
+// plan() has the time to find it; a call that runs does not.
 TEST(LeastWorkspace, IsToldByPlanFunctionsOnly) {
   CrossEntropyTester tester;
   EXPECT_GT(tester.planned().least_workspace_bytes, 0u);
   EXPECT_EQ(tester.run_once().result.plan.least_workspace_bytes, 0u);
 }
 
-// OpenBLAS packs elements of the sums' type: 8 bytes for float64, and 4 for all that is widened to float32.
+// OpenBLAS packs elements in the sums' type: 8 bytes for float64, and 4 for types that are widened to
+// float32.
 TEST(BlasBytes, FollowTheType) {
   const auto blas_bytes = [](DType dtype) {
     CrossEntropyTester tester;
@@ -201,7 +202,7 @@ TEST(BlasBytes, FollowTheType) {
   EXPECT_EQ(blas_bytes(DType::kBFloat16), wide);
 }
 
-// Tiles that the caller fixed stay as they are.
+// Tiles that the caller set do not change.
 TEST(SmallWorkspace, FixedTilesAreKept) {
   ContextOptions options;
   options.row_tile = 64;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses that couple rows: every plan hands them whole groups, and a plan that cannot is not taken.
+// Losses that couple rows: every plan passes them whole groups, and a plan that cannot is not chosen.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace coupled_loss_test {
 
 constexpr size_t kRoomy = size_t{64} << 20;
 
-/// What one run left.
+/// The results of one run.
 struct CoupledRun {
   Plan plan;
   std::vector<std::vector<int64_t>> calls;  ///< rows of each call of evaluate()
@@ -32,7 +32,7 @@ struct CoupledRun {
   std::vector<double> logp;
 };
 
-/// How it runs.
+/// How the call runs.
 struct Setting {
   PlanKind plan = PlanKind::kAuto;
   size_t workspace = kRoomy;
@@ -46,7 +46,7 @@ struct Setting {
   }
 };
 
-// 96 rows: wide enough a vocabulary that the logits of a chunk are most of what one pass needs.
+// 96 rows and a wide vocabulary, so that the logits of a chunk are most of one pass's memory.
 class Coupled : public SeededModel {
  public:
   using GroupOf = std::function<int64_t(int64_t row)>;
@@ -75,7 +75,7 @@ class Coupled : public SeededModel {
     const CoupledLoss loss(groups, setting.entropy, setting.declared);
     return plan_token_loss(setting.context(), hidden_states(), head(), ids(), {}, loss, views(gradients));
   }
-  /// The least that one pass needs.
+  /// The least workspace of one pass.
   size_t least_of_one_pass(bool declared = true) const {
     return planned({.plan = PlanKind::kOnePass, .declared = declared}).least_workspace_bytes;
   }
@@ -86,7 +86,7 @@ class Coupled : public SeededModel {
     }
     return rows;
   }
-  /// Counts the rows of the largest group that take part.
+  /// Returns the size of the largest group, without ignored rows.
   int64_t largest_group() const {
     std::map<int64_t, int64_t> sizes;
     int64_t largest = 0;
@@ -94,7 +94,7 @@ class Coupled : public SeededModel {
     return largest;
   }
 
-  /// Runs, and compares with gradients that are made of statistics of all rows.
+  /// Runs, and compares with gradients computed from the statistics of all rows.
   CoupledRun is_right(const Setting& setting) const {
     const CoupledRun got = run(setting);
     EXPECT_LE(got.plan.workspace_bytes, setting.workspace);
@@ -156,7 +156,7 @@ class Coupled : public SeededModel {
   }
 };
 
-// Ways in which rows hang together.
+// Ways to group rows.
 std::vector<Coupled> groupings() {
   const auto third = [](int64_t i) { return i % 3 == 1; };
   return {
@@ -188,7 +188,7 @@ TEST(CoupledLoss, EveryGroupingAndPlan) {
 TEST(CoupledLoss, ChunksOfWholeGroups) {
   for (const Coupled& call : groupings()) {
     const CoupledRun run = call.is_right({.plan = PlanKind::kOnePass, .workspace = call.least_of_one_pass()});
-    // The smallest chunk there can be is the largest group.
+    // The smallest possible chunk is the largest group.
     EXPECT_EQ(run.plan.chunk_rows, call.largest_group());
     EXPECT_EQ(run.calls.size() == 1, run.plan.chunk_rows == run.plan.active_rows);
   }
@@ -231,8 +231,8 @@ TEST(CoupledLoss, AGroupThatDoesNotFitMeansTwoPass) {
                        [&] { call.run({.plan = PlanKind::kOnePass, .workspace = least - 1}); });
 }
 
-// Auto keeps chunks that one pass would rather be slow in to two pass, but a large group that fits is one
-// pass's.
+// Auto leaves small chunks, in which one pass would be slow, to two pass. But if the smallest chunk is a
+// large group and fits, one pass runs.
 TEST(CoupledLoss, AutoTakesOnePassWhenTheLargestGroupFits) {
   const Coupled call([](int64_t i) { return i / 150; }, 600);
   const size_t least = call.least_of_one_pass();
@@ -242,7 +242,7 @@ TEST(CoupledLoss, AutoTakesOnePassWhenTheLargestGroupFits) {
   EXPECT_EQ(call.run({.workspace = least - 1}).plan.kind, PlanKind::kTwoPass);
 }
 
-// These tests would see it: in this budget rows that the engine believes to stand alone are parted.
+// Checks that these tests would notice: in this budget, rows that are not declared as a group are split.
 TEST(CoupledLoss, TheBudgetsPartRowsThatAreNotCoupled) {
   const Coupled call([](int64_t) { return 1; });
   EXPECT_EQ(call.run({.plan = PlanKind::kOnePass, .workspace = call.least_of_one_pass()}).calls.size(), 1u);
@@ -250,7 +250,7 @@ TEST(CoupledLoss, TheBudgetsPartRowsThatAreNotCoupled) {
   EXPECT_GT(call.run(uncoupled).calls.size(), 1u);
 }
 
-// Any number of groups but one a row is a mistake, and nothing is written.
+// The number of groups must be one per row; otherwise the call is refused and nothing is written.
 TEST(CoupledLoss, GroupsOfAnotherSize) {
   for (const size_t entries : {1, 95, 97}) {
     Coupled call([](int64_t) { return 1; });

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// cross_entropy within the derived bounds of docs/numerics.md. Drawn calls cross its options.
+// cross_entropy within the derived bounds of docs/numerics.md. Drawn calls combine its options.
 #include <gtest/gtest.h>
 
 #include <string>

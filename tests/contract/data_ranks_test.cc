@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks that have parts of a batch, and a grid of ranks that share the vocabulary too. Drawn calls do not cut
-// pairs, nor the mismatched completions of KTO.
+// Ranks with parts of a batch, and grids whose ranks share the vocabulary too. Drawn calls split neither
+// pairs nor KTO's mismatched completions.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -54,7 +54,7 @@ Part part_of(const std::vector<int64_t>& sequences, int64_t first_entry = 0, int
   return part;
 }
 
-// What a call leaves: numbers of the whole batch, and its gradients.
+// The results of a call: numbers for the whole batch, and its gradients.
 struct Left {
   std::vector<double> numbers;
   std::vector<float> d_hidden, d_weight, d_bias;
@@ -64,7 +64,7 @@ using Call = std::function<std::vector<double>(const Context&, const Part&, cons
 
 struct Task {
   const char* name;
-  bool pairs;  // the first half of the sequences stands beside the second
+  bool pairs;  // the first half of the sequences is paired with the second
   Call call;
 };
 
@@ -137,7 +137,7 @@ void expect_near(const std::vector<T>& got, const std::vector<T>& want, double b
 }
 
 TEST(DataRanks, HaveTheLossesOfOneProcess) {
-  // One rank has no token.
+  // One rank has no tokens.
   const std::vector<std::vector<int64_t>> cuts = {{0}, {1, 2}, {}, {3}}, pair_cuts = {{0, 2}, {}, {1, 3}};
   for (const Task& task : tasks()) {
     SCOPED_TRACE(task.name);
@@ -165,7 +165,7 @@ TEST(DataRanks, HaveTheLossesOfOneProcess) {
   }
 }
 
-// A mistake on one rank of a grid reaches all four.
+// An error on one rank of a grid reaches all four.
 TEST(DataRanks, OfAGridEndTogether) {
   std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
   // One rank is wrong, or two that share neither tokens nor vocabulary entries.

@@ -29,8 +29,7 @@ void add_cross_entropy(Cases& cases) {
     add(tester.plan(PlanKind::kTwoPass).sink(), cases);
     add(tester.sink(false).plan(PlanKind::kAuto).form(Form::kSplit), cases);
   };
-  // These have one row block and many tiles; many row blocks and one tile; several of both; the sizes the
-  // library chooses.
+  // One row block and many tiles; many row blocks and one tile; several of both; and the default tile sizes.
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     CrossEntropyTester tester;
     tester.dtype(dtype).hidden(530).vocab(1003).tokens(13).ignored(0.2).label_smoothing(0.1).z_loss(0.01).metrics();
@@ -39,7 +38,7 @@ void add_cross_entropy(Cases& cases) {
     add_plans(tester.hidden(71).vocab(517).tokens(131).softcap(20).tiles(32, 96));
     add_plans(tester.tiles(0, 0).reduction(Reduction::kNone));
   }
-  // These have chunks of one pass, and the smallest budgets, which cap how many tiles are alive.
+  // Chunks of one pass, and the smallest budgets, which limit the number of live tiles.
   CrossEntropyTester tester;
   tester.hidden(71).vocab(517).tokens(131).tiles(16, 96);
   add(tester.plan(PlanKind::kOnePass).workspace(size_t{150} << 10), cases);
@@ -62,7 +61,7 @@ struct TaskInputs {
   Batch batch;
 };
 
-// One call, and with `halves` its two halves, with everything that they return.
+// One call, and if `halves` also forward() and backward(), with all their results.
 template <class Source, class Task>
 DeterminismCase case_of(const std::shared_ptr<const TaskInputs<Source>>& given, const Task& task,
                         const ContextOptions& options, bool halves) {
@@ -95,7 +94,7 @@ DeterminismCase case_of(const std::shared_ptr<const TaskInputs<Source>>& given, 
   return out;
 }
 
-// Every task there is, in one call and in halves, and in the smallest budget: chunks of coupled rows.
+// Adds every task, in one call and in halves, and in the smallest budget: chunks of coupled rows.
 template <class Source>
 void add_every_task(const std::string& source_name, Cases& cases) {
   const auto given = std::make_shared<const TaskInputs<Source>>();

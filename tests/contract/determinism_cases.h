@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Lists calls whose bits must not depend on threads, and hashes those bits.
+// Calls whose bits must not depend on threads, and hashes of these bits.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace logitless::testing {
 
-/// One call, which runs with the ContextOptions::threads that it is given. Copies may run at the same time.
+/// One call, which runs with the given ContextOptions::threads. Copies may run at the same time.
 struct DeterminismCase {
   std::string name;
-  std::function<std::vector<std::byte>(int threads)> bytes;  ///< everything that the call leaves
+  std::function<std::vector<std::byte>(int threads)> bytes;  ///< all results of the call
   std::function<Plan(int threads)> plan;
 };
 
-/// Returns every loss, plan and form, with few and many row blocks and sizes that are no multiple of
-/// anything.
+/// Returns every loss, plan and form, with few and many row blocks, and sizes that are multiples of no tile
+/// or vector.
 std::vector<DeterminismCase> determinism_cases();
 
 /// Returns the FNV-1a hash.
 uint64_t hash_of(const std::vector<std::byte>& bytes);
 
-/// Hashes everything that all cases leave when they run with this ContextOptions::threads.
+/// Hashes the results of all cases, run with this ContextOptions::threads.
 uint64_t hash_of_all_cases(int threads);
 
 }  // namespace logitless::testing

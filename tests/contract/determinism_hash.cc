@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Prints the threads that the environment asks for, and a hash of everything that the determinism cases
-// compute.
+// Prints the number of threads that the environment requests, and a hash of the results of the determinism
+// cases.
 #include <cinttypes>
 #include <cstdio>
 

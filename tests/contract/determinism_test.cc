@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The same inputs and options give the same bits, run after run and whatever the number of threads.
+// The same inputs and options give the same bits in every run, with any number of threads.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kThreads[] = {1, 2, 3, 7};
 
-// Sets OpenMP's own number for a scope.
+// Sets OpenMP's number of threads for a scope.
 class OmpThreads {
  public:
   explicit OmpThreads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
@@ -37,7 +37,7 @@ const std::vector<DeterminismCase>& cases() {
   return all;
 }
 
-// What each case leaves on one thread.
+// Returns the results of each case on one thread.
 const std::vector<std::vector<std::byte>>& bytes_of_cases() {
   static const std::vector<std::vector<std::byte>> all = [] {
     std::vector<std::vector<std::byte>> out;
@@ -109,13 +109,14 @@ TEST(Determinism, PlansDifferInThreadsAndMemoryAlone) {
   }
 }
 
-// Chunks of one pass decide about bits, and what fits beside them is scratch for each thread: every budget
-// must cut the same chunks for every team.
+// Chunks of one pass affect bits, and the remaining memory is scratch for each thread: every budget must cut
+// the same chunks for every team.
 TEST(PlanOfEveryBudget, DoesNotDependOnThreads) {
   constexpr int64_t kTokens = 600, kHidden = 256, kVocab = 3000;
   const std::vector<bfloat16> hidden(kTokens * kHidden), weight(kVocab * kHidden);
   std::vector<int32_t> targets(kTokens, 1);
-  for (size_t i = 0; i < targets.size(); i += 3) targets[i] = -100;  // rows are gathered: more scratch
+  // Rows are gathered, which needs more scratch.
+  for (size_t i = 0; i < targets.size(); i += 3) targets[i] = -100;
   std::vector<float> d_hidden(hidden.size()), d_weight(weight.size());
   Gradients gradients;
   gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
@@ -185,7 +186,7 @@ TEST(Determinism, InsideAParallelRegion) {
   for (int k = 0; k < 3; ++k) same[k] = copies[k].bytes(2) == want ? 1 : 0;
   EXPECT_EQ(same, std::vector<int>(3, 1));
 
-  // This holds where the region is a team of one, too, and where nested teams are allowed.
+  // This also holds if the region is a team of one, and if nested teams are allowed.
   const int levels = omp_get_max_active_levels();
   omp_set_max_active_levels(2);
   std::vector<int> nested(2, 0);
@@ -199,9 +200,9 @@ TEST(Determinism, InsideAParallelRegion) {
   EXPECT_TRUE(alone);
 }
 
-// Returns the output of the helper program under these settings of the environment.
+// Returns the output of the helper program with these environment settings.
 std::string run_helper(const std::string& environment) {
-  // With more threads than cores those that wait should sleep.
+  // With more threads than cores, waiting threads should sleep.
   const std::string command = "OMP_WAIT_POLICY=passive " + environment + " '" DETERMINISM_HASH_PATH "'";
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return "cannot start";
@@ -215,7 +216,7 @@ std::string run_helper(const std::string& environment) {
 TEST(ThreadsOfTheEnvironment, GiveTheSameBits) {
   char expected[32];
   std::snprintf(expected, sizeof expected, " %016llx\n", static_cast<unsigned long long>(hash_of_all_cases(1)));
-  // Of 1 and 2 threads, too, which limits below leave.
+  // The limits below leave 1 and 2 threads.
   for (const int threads : {3, 7}) {
     EXPECT_EQ(run_helper("OMP_NUM_THREADS=" + std::to_string(threads)), std::to_string(threads) + expected);
   }

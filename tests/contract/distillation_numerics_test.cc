@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// distillation_loss where numbers are extreme or not numbers: equal logits, distributions that share nothing,
-// large offsets, the ends of parameters, masked vocabulary entries.
+// distillation_loss on extreme numbers, infinities and NaN: equal logits, distributions without overlap,
+// large offsets, the ends of parameter ranges, masked vocabulary entries.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 constexpr int64_t kRows = 20, kVocab = 37;
 
-// Hidden states are the logits, and heads are identities, so that d_hidden is dL/dlogits: exactly.
+// Hidden states are the logits, and heads are identities, so that d_hidden is exactly dL/dlogits.
 struct Call {
   explicit Call(DType dtype)
       : student(dtype, kRows, kVocab),
@@ -64,7 +64,7 @@ struct Call {
     return distillation_loss(Context(context), HiddenStates(student.view()), head(student_bias),
                              {HiddenStates(teacher.view()), head(teacher_bias)}, {}, options, gradients);
   }
-  /// The largest gradient; infinite where one is not a number.
+  /// Returns the largest gradient, or infinity if one is NaN.
   double largest() const {
     double most = 0;
     for (int64_t i = 0; i < kRows; ++i) {
@@ -95,7 +95,8 @@ void for_every_call(const std::function<void(Call&, PlanKind)>& visit) {
   }
 }
 
-// Both logits have the same bits: the loss is 0, and each gradient is a difference of equal numbers.
+// Student and teacher have the same logits bit by bit: the loss is 0, and each gradient is a difference of
+// equal numbers.
 TEST(DistillationNumerics, AStudentThatIsItsTeacherHasNoLossAndNoGradient) {
   for_every_call([](Call& call, PlanKind plan) {
     call.teacher = call.student;
@@ -109,7 +110,7 @@ TEST(DistillationNumerics, AStudentThatIsItsTeacherHasNoLossAndNoGradient) {
   });
 }
 
-// What one finds likely has log p = −10⁴ with the other.
+// Entries that are likely for one side have log p = −10⁴ for the other.
 TEST(DistillationNumerics, DistributionsThatShareNothingStayFinite) {
   for_every_call([](Call& call, PlanKind plan) {
     for (int64_t v = 0; v < kVocab; ++v) {
@@ -123,8 +124,9 @@ TEST(DistillationNumerics, DistributionsThatShareNothingStayFinite) {
   });
 }
 
-// Student and teacher are each certain of another token. What pulls them together is s − t; each other
-// gradient is a difference of equal numbers, and so 0 whatever the temperature and the loss's weights.
+// Student and teacher are certain of different tokens. The gradient that pulls them together is s − t; all
+// other gradients are differences of equal numbers, and must be 0 for any temperature and any weights of the
+// loss.
 TEST(DistillationNumerics, WhereAllMassIsInOneEntrySlopesCancel) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const DivergenceCase& divergence : divergence_cases()) {
@@ -142,7 +144,7 @@ TEST(DistillationNumerics, WhereAllMassIsInOneEntrySlopesCancel) {
                                    oracle::log_softmax(t, temperature))
                 .gradient.cwiseAbs()
                 .maxCoeff();
-        // What weighs less than the least normal number may count as 0 or as that.
+        // A weight below the smallest normal number may count as 0 or as that number.
         const double lost = static_cast<double>(kVocab) * 0x1p-126 * (120 / temperature) / temperature;
         if (slope / temperature > lost) continue;
         for (const PlanKind plan : kPlans) {
@@ -157,8 +159,8 @@ TEST(DistillationNumerics, WhereAllMassIsInOneEntrySlopesCancel) {
   }
 }
 
-// A common offset of all logits changes nothing: integers below 2²⁴ are exact in float32, and so are these
-// logits with the offset and without.
+// A common offset of all logits has no effect. Integers below 2²⁴ are exact in float32, and so are these
+// logits, with and without the offset.
 TEST(DistillationNumerics, ACommonOffsetCostsNoDigits) {
   for_every_call([](Call& call, PlanKind plan) {
     std::mt19937_64 random(2);
@@ -174,7 +176,7 @@ TEST(DistillationNumerics, ACommonOffsetCostsNoDigits) {
   });
 }
 
-// At an end of its parameter a family is another divergence, bit for bit.
+// At an end of its parameter's range a family equals another divergence, bit by bit.
 TEST(DistillationNumerics, EndsAreTheTwoKl) {
   Call call(DType::kFloat32);
   const auto run = [&](Divergence kind, double Distillation::*parameter = nullptr, double value = 0) {
@@ -194,7 +196,7 @@ TEST(DistillationNumerics, EndsAreTheTwoKl) {
   EXPECT_TRUE(run(Divergence::kMixedKl, &Distillation::forward_weight, 0) == reverse);
 }
 
-// Between the ends the JSD vanishes towards them, as β KL(t ‖ s) and (1 − β) KL(s ‖ t) do: it is no KL there.
+// Towards the ends the JSD vanishes like β KL(t ‖ s) and (1 − β) KL(s ‖ t); it does not approach a KL.
 TEST(DistillationNumerics, NearItsEndsTheJsdVanishes) {
   Call call(DType::kFloat64);
   const auto loss = [&](Divergence kind, double beta) {
@@ -209,8 +211,8 @@ TEST(DistillationNumerics, NearItsEndsTheJsdVanishes) {
   }
 }
 
-// A vocabulary entry that both mask has no part in anything; one that only the student has masked makes the
-// forward KL infinite, and nothing else.
+// A vocabulary entry masked by both has no effect. An entry masked only by the student makes the forward KL
+// infinite, and nothing else.
 TEST(DistillationNumerics, MaskedEntriesWeighNothing) {
   for_every_call([](Call& call, PlanKind plan) {
     call.student_bias.set(0, 3, -kInfinity);
@@ -241,8 +243,8 @@ TEST(DistillationNumerics, NanIsOfItsRowAlone) {
   });
 }
 
-// Central differences of float64 losses: of the h² f''' that they leave out nothing can be said in
-// general, so two steps say how large it is.
+// Central differences of float64 losses. Their neglected term h² f''' has no general bound, so two steps
+// estimate it.
 TEST(DistillationNumerics, GradientsAreThoseOfFiniteDifferences) {
   for (const DivergenceCase& divergence : divergence_cases()) {
     SCOPED_TRACE(divergence.name);
@@ -250,7 +252,7 @@ TEST(DistillationNumerics, GradientsAreThoseOfFiniteDifferences) {
     call.options = divergence.options;
     call.options.token.temperature = 1.3;
     call.options.temperature_squared = true;
-    // κ of lk_hybrid has no gradient: with η = 0 it is a constant.
+    // κ of lk_hybrid has no gradient; with η = 0 it is a constant.
     if (divergence.options.loss_type == Divergence::kLkHybrid) call.options.acceptance_decay = 0;
     call.run(PlanKind::kTwoPass);
     const HostTensor gradients = call.d_hidden;

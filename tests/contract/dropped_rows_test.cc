@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One logit, one value: two pass computes the logits of the rows that have a gradient again, and gets the
-// bits that the statistics came from, whichever rows have none. The hidden states carry one more component a
-// row, which is 1 in that row alone and which no vocabulary entry reads, so that d_weight's columns of these
-// components are dL/dlogits, exactly.
+// A logit has a single value: two pass recomputes the logits of the rows that have a gradient, with the bits
+// that the statistics used, whichever rows are dropped. The hidden states have one additional component per
+// row, which is 1 only in that row and which no vocabulary entry reads. So d_weight's columns for these
+// components are exactly dL/dlogits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct Shape {
   double ignored = 0;
 };
 
-// All rows that `keep` names have the gradient of −logp.
+// The rows that `keep` selects have the gradient of −logp.
 class SomeRows final : public TokenLoss {
  public:
   explicit SomeRows(std::function<bool(int64_t)> keep) : keep_(std::move(keep)) {}
@@ -43,7 +43,7 @@ class SomeRows final : public TokenLoss {
   std::function<bool(int64_t)> keep_;
 };
 
-// The name of a shape in the list of tests.
+// Prints the name of a shape in the list of tests.
 void PrintTo(const Shape& s, std::ostream* out) {
   *out << s.tokens << "x" << s.vocab << " in tiles of " << s.row_tile << "x" << s.vocab_tile << " " << name_of(s.dtype)
        << (s.layout == HeadLayout::kVocabHidden ? " vocab_hidden" : " hidden_vocab") << " temperature " << s.temperature
@@ -74,13 +74,13 @@ class DroppedRows : public ::testing::TestWithParam<Shape> {
     in_plan_.row_tile = shape_.row_tile;
     in_plan_.vocab_tile = shape_.vocab_tile;
     in_plan_.threads = 2;
-    // To gradients of bfloat16 what rounding leaves is added along the mean of the rows that are there.
+    // For bfloat16 gradients the rounding residuals would be corrected along the mean of the rows present.
     in_plan_.gradient_precision = GradientPrecision::kFloat32;
   }
 
   bool takes_part(int64_t row) const { return inputs_.targets_view()[row] != inputs_.spec.ignore_index; }
 
-  // dL/dlogits [N, V] of the rows that `keep` names, in one call, or from statistics that came from an
+  // Returns dL/dlogits [N, V] of the rows that `keep` selects, in one call, or from the statistics of an
   // earlier one.
   std::vector<double> logit_gradients(const std::function<bool(int64_t)>& keep, bool apart) {
     const bool vocab_first = shape_.layout == HeadLayout::kVocabHidden;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks with parts of a batch and threads to spare sum d_weight while they make the rest of it. What comes of
-// it has the bits of sums that come last.
+// Ranks with parts of a batch sum d_weight while they compute the rest of it, if they have threads to spare.
+// The result must have the bits of sums at the end.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -22,7 +22,8 @@ namespace early_sums_test {
 
 constexpr int kRanks = 2;
 // The first four messages hold the sums of 2,048 entries, or of 4,096 in bfloat16. Two threads are at most 32
-// tiles of 64 entries ahead of what is final, so these messages go when the last entries are not begun.
+// tiles of 64 entries ahead of the final entries, so these messages are sent before the last entries are
+// begun.
 constexpr int64_t kTokens = 40, kHidden = 1024, kVocab = 6400, kVocabTile = 64;
 constexpr float kUntouched = 99;
 constexpr uint16_t kUntouchedBits = 0x42c6;  // the same in bfloat16
@@ -35,17 +36,17 @@ std::vector<float> random_values(int64_t count, int seed) {
   return values;
 }
 
-// How a call is made, and whether its sums go early where both ranks have two threads or more.
+// The form of a call, and whether its sums start early if both ranks have at least two threads.
 struct Case {
   const char* name;
   bool early;
   PlanKind plan = PlanKind::kTwoPass;
   bool narrow = false;  // head and d_weight in bfloat16
   bool halves = false;
-  bool accumulate = false;    // and rows of d_weight stand apart
-  bool hidden_vocab = false;  // d_weight is [H, V], whose rows are no vocabulary entries
+  bool accumulate = false;    // and rows of d_weight are separated
+  bool hidden_vocab = false;  // d_weight is [H, V], whose rows are not vocabulary entries
   bool empty_rank = false;    // the second rank ignores all of its tokens
-  bool more_chunks = false;   // the second rank has a budget for half of its rows
+  bool more_chunks = false;   // the budget of the second rank holds half of its rows
 };
 
 const std::vector<Case> kCases = {
@@ -86,7 +87,7 @@ class Head {
   std::vector<bfloat16> narrow_weight_ = std::vector<bfloat16>(weight_.size());
 };
 
-// One rank of a call, and what it leaves.
+// One rank of a call, and its results.
 struct Rank {
   const Case& of;
   int number;
@@ -95,7 +96,7 @@ struct Rank {
   std::vector<int64_t> targets;
   std::vector<float> d_hidden, d_weight, d_bias;
   std::vector<bfloat16> narrow_d_weight;
-  int early = 0;            // exchanges within the region in which threads of this rank compute
+  int early = 0;            // exchanges inside the parallel region in which threads of this rank compute
   bool before_end = false;  // at the first of them, the last row of d_weight was not begun
 
   Rank(const Case& of_, int number_)
@@ -156,7 +157,7 @@ struct Ran {
   int exchanges = 0;  // of rank 0
 };
 
-// Both ranks make the call; the second one throws at exchange number `dies_at`.
+// Both ranks run the call; the second one throws at exchange number `dies_at`.
 Ran run(const std::array<int, kRanks>& threads, const Case& of, int dies_at = -1) {
   ThreadGroup group(kRanks);
   Ran ran;
@@ -191,7 +192,7 @@ TEST(EarlySums, HaveTheBitsOfLateOnes) {
   for (const Case& of : kCases) {
     SCOPED_TRACE(of.name);
     const Ran late = run({1, 1}, of);
-    // A rank without a thread to spare keeps all others from it.
+    // If one rank has no thread to spare, none of them sums early.
     const Ran mixed = run({3, 1}, of), early = run({2, 3}, of);
     for (const Ran* ran : {&late, &mixed, &early}) {
       for (size_t r = 0; r < kRanks; ++r) {
@@ -206,13 +207,13 @@ TEST(EarlySums, HaveTheBitsOfLateOnes) {
     EXPECT_EQ(late.ranks[0].early, 0);
     EXPECT_EQ(mixed.ranks[0].early, 0);
     EXPECT_EQ(early.ranks[0].before_end, of.early);
-    // Of each message, ranks agree, exchange parts, agree, and gather sums.
+    // For each message, ranks agree, exchange parts, agree, and gather sums.
     EXPECT_GE(early.ranks[0].early, of.early ? 16 : 0);
     EXPECT_LE(early.ranks[0].early, of.early ? early.exchanges : 0);
   }
 }
 
-// A rank that dies amid the sums, while threads of both are at work, ends the other one.
+// If a rank dies during the sums, while threads of both ranks compute, the other one ends.
 TEST(EarlySums, EndWhereOneDies) {
   const int exchanges = run({2, 2}, kCases[0]).exchanges;
   for (int dies_at = 0; dies_at < exchanges; dies_at += 4) {

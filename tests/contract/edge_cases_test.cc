@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What needs data of its own: logits beyond 32-bit indices, means over nothing.
+// Cases that need their own data: logits beyond 32-bit indices, means over nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,8 +14,8 @@
 namespace logitless::testing {
 namespace edge_cases_test {
 
-// 8,200 × 262,147 logits are more than 2³¹. Rows repeat four states and four targets, so that four rows of
-// truth serve.
+// 8,200 × 262,147 logits are more than 2³¹. Rows repeat four states and four targets, so that four reference
+// rows suffice.
 TEST(LargeIndices, LogitsBeyond31Bits) {
   constexpr int64_t kTokens = 8200, kVocab = 262147, kHidden = 2, kKinds = 4;
   static_assert(kTokens * kVocab > int64_t{1} << 31);
@@ -45,8 +45,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
   const oracle::ParameterGradients want =
       oracle::compute_parameter_gradients(problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
-  // Logits have two terms of at most 6 each, so they carry 24 eps; a token's loss twice that, and a few ulp
-  // of its own size.
+  // Logits have two terms of at most 6 each, so their error is 24 eps. A token's loss has twice that error,
+  // and a few ulp of its own size.
   const double eps = std::numeric_limits<float>::epsilon();
   const double logit_error = 24 * eps;
   for (int64_t i = 0; i < kTokens; ++i) {
@@ -56,7 +56,7 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
         << i << ": " << got.per_token_loss[static_cast<size_t>(i)] << ", not " << loss.per_token_loss[kind];
     for (int64_t h = 0; h < kHidden; ++h) {
       // Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2,
-      // and a sum over 257 tiles of at most 1024 terms whose absolute values sum to 4 at the most.
+      // and a sum over 257 tiles of at most 1024 terms, whose absolute values sum to at most 4.
       const double bound = 2 * (2 * logit_error + 32 * eps * 25) + 4 * (257 + 1024) * eps;
       ASSERT_TRUE(std::abs(d_hidden[static_cast<size_t>(i * kHidden + h)] -
                            want.d_hidden(static_cast<int64_t>(kind), h)) <= bound)
@@ -65,7 +65,7 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   }
 }
 
-/// Six tokens, five vocabulary entries, and a loss that a test makes up.
+/// Six tokens, five vocabulary entries, and a test's own loss.
 struct SmallCase {
   std::vector<float> hidden = std::vector<float>(24, 0.5f), weight = std::vector<float>(20, 0.25f);
   std::vector<float> d_hidden = std::vector<float>(24, NAN), d_weight = std::vector<float>(20, NAN);
@@ -94,7 +94,7 @@ Context context_of(PlanKind plan) {
 
 class MadeUpLoss final : public TokenLoss {
  public:
-  bool promises = false;  // that no row is dropped
+  bool promises = false;  // whether it promises that no row is dropped
   bool entropy = false, divergence = false;
   StatsRequest needs() const override { return {}; }
   GradsFilled gradients() const override { return {.entropy = entropy, .divergence = divergence}; }
@@ -107,7 +107,7 @@ class MadeUpLoss final : public TokenLoss {
   }
 };
 
-// The factor of dft is a probability, which may be 0: that token has no gradient, and the others keep theirs.
+// dft's factor is a probability, which may be 0. That token then has no gradient, and the others keep theirs.
 TEST(CrossEntropyDft, OfATokenThatCannotOccur) {
   constexpr int64_t kTokens = 20, kHidden = 3, kVocab = 50;
   std::vector<float> hidden(kTokens * kHidden), weight(kVocab * kHidden), bias(kVocab, 0.0F);
@@ -199,7 +199,7 @@ TEST(Scales, ThatAreNoNormalNumbersOfTheSumsAreRefused) {
   }
 }
 
-// One wide tile would leave all threads but one without work.
+// A single wide tile would leave all threads except one idle.
 TEST(SmallCalls, HaveTilesForSeveralThreads) {
   const auto tiles = [](int64_t tokens, int64_t vocab) {
     const std::vector<float> hidden(static_cast<size_t>(tokens)), weight(static_cast<size_t>(vocab));
@@ -210,7 +210,7 @@ TEST(SmallCalls, HaveTilesForSeveralThreads) {
     const auto pieces = [](int64_t all, int64_t of) { return (all + of - 1) / of; };
     return pieces(tokens, plan.row_tile) * pieces(vocab, plan.vocab_tile);
   };
-  EXPECT_EQ(tiles(100, 500), 1);  // too narrow to cut
+  EXPECT_EQ(tiles(100, 500), 1);  // too narrow to be cut
   EXPECT_GE(tiles(1, 4000), 4);
   EXPECT_GE(tiles(100, 4000), 4);
   EXPECT_GE(tiles(600, 2000), 6);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Plan expected_row: when it runs and what it refuses, what its halves hand on, and how many digits it keeps.
-// Drawn calls hold it to the oracle.
+// Plan expected_row: when it runs, what it refuses, what forward() returns for backward(), and how many
+// digits it keeps. Drawn calls compare it with the oracle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,8 @@ struct Rows : SeededModel {
     return d_hidden(context, statistics(context));
   }
 
-  // The probabilities of a row, in float64 and with 1 - p of its target apart.
+  // Returns the probabilities of a row in float64; `others` gets 1 - p of its target, computed without
+  // cancellation.
   std::vector<double> probabilities(int64_t row, double& others) const {
     std::vector<double> logits(static_cast<size_t>(vocab));
     for (int64_t v = 0; v < vocab; ++v) {
@@ -106,7 +107,7 @@ struct Rows : SeededModel {
     return out;
   }
 
-  // The error of the worst row, relative to that row.
+  // Returns the error of the worst row, relative to that row.
   double worst_row(const std::vector<float>& d_hidden) const {
     double worst = 0;
     for (int64_t row = 0; row < tokens; ++row) {
@@ -235,12 +236,12 @@ TEST(ExpectedRow, RowsOfTheWrongSizeAreRefused) {
   expect_invalid_input({"stats.expected has 0 elements", "48"}, [&] { rows.d_hidden(context, stats); });
 }
 
-// p of the target is 1 - 1e-4 down to 1 - 1e-9: the gradient is a small difference between its row of the
-// head and the others.
+// p of the target is between 1 - 1e-4 and 1 - 1e-9: the gradient is a small difference between the target's
+// row of the head and the others.
 TEST(ExpectedRow, KeepsItsDigitsWhereTheTargetIsNearlyCertain) {
   Rows rows(32, 24, 400, 0.05);
   for (int64_t row = 0; row < rows.tokens; ++row) {
-    // Its logit stands so far above the others.
+    // The target's logit exceeds the others by this much.
     rows.aim_at_target(row, 1.6 * (12 + 0.5 * static_cast<double>(row % 24)));
     rows.grads.lse[static_cast<size_t>(row)] = 0;
   }
@@ -251,11 +252,12 @@ TEST(ExpectedRow, KeepsItsDigitsWhereTheTargetIsNearlyCertain) {
     least = std::min(least, others);
   }
   EXPECT_LT(least, 1e-7);
-  // A logit of 24 in float32 has an error of up to 24 u sqrt(H), which is that of its exponential.
+  // A logit of 24 in float32 has an error of up to 24 u sqrt(H), which is the relative error of its
+  // exponential.
   EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 2e-5);
 }
 
-// States and weights are small integers, so that logits are exact beside an offset of 2^24 too.
+// States and weights are small integers, so that logits are exact even with an offset of 2^24.
 TEST(ExpectedRow, KeepsItsDigitsUnderALargeOffset) {
   Rows rows(33, 16, 200);
   const auto integers = [](std::vector<float>& values, float step) {
@@ -267,8 +269,8 @@ TEST(ExpectedRow, KeepsItsDigitsUnderALargeOffset) {
   EXPECT_LT(rows.worst_row(rows.d_hidden(PlanKind::kExpectedRow)), 2e-6);
 }
 
-// The slope of the softcap at a target's logit is small where that is near the softcap: the capped logit,
-// which rounds to the softcap itself here, would leave nothing of it.
+// The slope of the softcap at a target's logit is small if the logit is close to the softcap. The capped
+// logit rounds to the softcap itself here, so the slope computed from it would be 0.
 TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
   Rows rows(24, 16, 120, 0.05);
   rows.softcap = 3;
@@ -283,7 +285,7 @@ TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
   Gradients outputs;
   outputs.d_hidden = {got.data(), rows.tokens, rows.hidden};
   const Context context(options_of(PlanKind::kExpectedRow));
-  // With the gradient of lse, and expected rows of zeros, d_hidden is the term p s w of the target alone.
+  // With the gradient of lse, and expected rows of zeros, d_hidden is only the target's term p s w.
   const TokenStats stats = rows.statistics(context);
   TokenGrads lse;
   lse.logp.assign(24, 0.0);
@@ -307,7 +309,7 @@ TEST(ExpectedRow, TheSlopeOfASoftcapKeepsItsDigits) {
   }
 }
 
-// A loss that fills a gradient without asking for its statistic.
+// A loss that fills a gradient without requesting its statistic.
 class UnaskedCross final : public TokenLoss {
  public:
   StatsRequest needs() const override { return {}; }
@@ -337,7 +339,7 @@ TEST(ExpectedRow, AGradientOfCrossThatNobodyAsksForTakesAnotherPlan) {
 }
 
 TEST(ExpectedRow, AForwardHalfLeavesNoneWhereTheWalkFindsNoRoom) {
-  const Rows rows(2200, 4, 40);  // a number a row more than the folds of statistics take
+  const Rows rows(2200, 4, 40);  // one number per row more than the folds of statistics need
   ContextOptions options = options_of(PlanKind::kForwardOnly, 1);
   options.plan = PlanKind::kAuto;
   const size_t least =

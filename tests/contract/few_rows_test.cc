@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls with few rows have products of their own, which read the head once.
+// Calls with few rows have their own products, which read the head only once.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 namespace logitless::testing {
 namespace few_rows_test {
 
-// As Plan::gemm_library says: of float32, and of 16 bits.
+// As reported in Plan::gemm_library: for float32, and for 16-bit types.
 constexpr int64_t kFewRows = 32;
 constexpr int64_t kMostFewRows = 64;
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
-// Rows that take no part do not count; of those that do, all count that the forward had.
+// Ignored rows do not count as rows. backward() counts all rows that forward() had.
 TEST(FewRows, AreThoseThatTakePart) {
   const auto library = [](int64_t tokens, double ignored) {
     return CrossEntropyTester().tokens(tokens).ignored(ignored).planned();
@@ -33,14 +33,14 @@ TEST(FewRows, AreThoseThatTakePart) {
   EXPECT_EQ(half.gemm_library == "logitless", half.active_rows <= kFewRows) << half.active_rows;
 }
 
-// Returns how many rows have products of their own.
+// Returns the largest number of rows that have their own products.
 int64_t few_rows(DType dtype) {
   int64_t rows = kMostFewRows;
   while (rows > 0 && CrossEntropyTester().tokens(rows).dtype(dtype).planned().gemm_library != "logitless") --rows;
   return rows;
 }
 
-// A token that is scored alone gets the bits that it gets among others.
+// A token gets the same bits alone as among others.
 TEST(FewRows, DoNotDependOnEachOther) {
   for (const DType dtype : kDTypes) {
     for (const HeadLayout layout : kLayouts) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// dL/dlogits in bfloat16, in two terms of it and in float32: each within the bound of its rounding, in every
-// plan, and each as the plan says.
+// dL/dlogits in bfloat16, in two bfloat16 terms and in float32: each within the bound of its rounding, in
+// every plan, and each as stated by the plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,8 +30,7 @@ bool multiplies_bfloat16() {
   return std::any_of(names.begin(), names.end(), rounds_gradients);
 }
 
-// Returns the best backend that rounds gradients, where there is one: "auto" takes it only where it is the
-// faster.
+// Returns the best backend that rounds gradients, if there is one. "auto" takes it only if it is the fastest.
 std::string bfloat16_backend() {
   const std::vector<std::string> names = gemm_backends();
   const auto found = std::find_if(names.begin(), names.end(), rounds_gradients);
@@ -49,8 +48,8 @@ CrossEntropyTester small() {
 
 class OneCall {
  public:
-  /// Adds `shared` times a direction to all rows of the head, and another to all hidden states: the logits
-  /// of a row all move by the same number.
+  /// Adds `shared` times a direction to all rows of the head, and another one to all hidden states: all
+  /// logits of a row then move by the same number.
   explicit OneCall(HeadLayout layout = HeadLayout::kVocabHidden, double shared = 0) : inputs_(spec(layout)) {
     for (int64_t h = 0; h < inputs_.spec.hidden && shared != 0; ++h) {
       const double of_head = shared * std::cos(static_cast<double>(h));
@@ -61,7 +60,7 @@ class OneCall {
     }
   }
 
-  /// Makes entries from `begin` on ones that never occur, which share another direction.
+  /// Makes `count` entries from `begin` on impossible; they share another direction.
   void hide(int64_t begin, int64_t count) {
     for (int64_t v = begin; v < begin + count; ++v) {
       inputs_.bias.set(0, v, -1000);
@@ -118,8 +117,8 @@ double distance(const HostTensor& a, const HostTensor& b) {
   return std::sqrt(square / norm);
 }
 
-// A precision that was ignored would pass every bound of a wider one: here each loses what it rounds, and no
-// more.
+// If a precision were ignored, a wider one would pass every bound. So each precision must lose exactly what
+// it rounds.
 TEST(GradientPrecision, LosesWhatItRounds) {
   if (!multiplies_bfloat16()) GTEST_SKIP() << "no backend of this machine multiplies bfloat16";
   OneCall call;
@@ -134,13 +133,14 @@ TEST(GradientPrecision, LosesWhatItRounds) {
   }
 }
 
-// Roundings add up along a direction that all rows of the head, or all states, share; what they leave there
-// is put back, so that a shared direction costs nothing.
+// Roundings add up along a direction that all rows of the head, or all states, share. Their sum is corrected,
+// so that a shared direction costs no accuracy.
 TEST(GradientPrecision, PutsBackWhatRowsShare) {
   if (!multiplies_bfloat16()) GTEST_SKIP() << "no backend of this machine multiplies bfloat16";
   for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
     OneCall call(layout, 2);
-    // Without, d_hidden was off by 1.1e-2 (1e-3 of expected rows), d_weight by 1.9e-3, d_bias by 1.7e-3.
+    // Without the correction, d_hidden was off by 1.1e-2 (1e-3 with expected rows), d_weight by 1.9e-3,
+    // d_bias by 1.7e-3.
     const auto expect_small = [&](PlanKind plan, size_t workspace, bool d_weight = true) {
       SCOPED_TRACE(std::string(name_of(plan)) + " in " + std::to_string(workspace) + " bytes");
       const GradientOutputs exact = call.gradients(GradientPrecision::kFloat32, PlanKind::kTwoPass, 2, d_weight);
@@ -160,7 +160,7 @@ TEST(GradientPrecision, PutsBackWhatRowsShare) {
   }
 }
 
-// Entries that never occur have no part in what the head's rows share, wherever they stand.
+// Impossible entries do not affect the correction for shared directions, whatever their position.
 TEST(GradientPrecision, PutsBackNothingOfEntriesThatNeverOccur) {
   if (!multiplies_bfloat16()) GTEST_SKIP() << "no backend of this machine multiplies bfloat16";
   for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
@@ -175,7 +175,8 @@ TEST(GradientPrecision, PutsBackNothingOfEntriesThatNeverOccur) {
   }
 }
 
-// A sample that would take nearly everything is not drawn: what is made then is exact, with its bits.
+// A sample that would take nearly everything is not drawn: the gradients are then exact, with the bits of
+// exact ones.
 TEST(GradientPrecision, PutsBackWhereNoSampleIsDrawn) {
   OneCall call(HeadLayout::kVocabHidden, 2);
   BackwardOptions all;
@@ -189,7 +190,7 @@ TEST(GradientPrecision, PutsBackWhereNoSampleIsDrawn) {
   }
 }
 
-// What is put back must not overflow where the gradients themselves do not.
+// The correction must not overflow if the gradients themselves do not.
 TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
   OneCall call;
   CrossEntropy loss;
@@ -206,7 +207,7 @@ TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
   }
 }
 
-// The plan says what is multiplied and rounded.
+// The plan states the type that is multiplied and rounded.
 TEST(GradientPrecision, IsWhatThePlanSays) {
   for (const std::string& backend : gemm_backends()) {
     for (const GradientPrecision precision : kPrecisions) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every task, of hidden states and of finished logits, in two halves: the forward half returns what one call
-// returns, and the backward half writes the bits of two pass, times the upstream gradient.
+// Every task in halves, on hidden states and on finished logits: forward() returns the results of one call,
+// and backward() writes the bits of two pass, times the upstream gradient.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -73,7 +73,7 @@ TYPED_TEST(Halves, TheBackwardHalfIsNoOnePass) {
 TYPED_TEST(Halves, AnUpstreamGradientIsFinite) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   visit_every_task(this->source, this->batch, [&](const auto& task) {
-    // Token gradients are functions of the statistics, and may be NaN as these.
+    // Token gradients are functions of the statistics, and may be NaN like these.
     if constexpr (!requires { task.grads; }) {
       SCOPED_TRACE(task.name);
       const auto forward = task.forward(Context());
@@ -91,7 +91,7 @@ TYPED_TEST(Halves, AnUpstreamGradientIsFinite) {
   });
 }
 
-// Cross-entropy alone takes a span of them: one value, or under reduction none one per token.
+// Only cross-entropy takes a span of upstream gradients: one value, or with reduction none one per token.
 TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
     CrossEntropy options;
@@ -114,7 +114,7 @@ TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
     expect_invalid_input({"upstream", "nan", "finite"}, [&] { backward(upstream); });
     EXPECT_EQ(outputs.values(), typename TypeParam::Outputs().values());
     if (wanted == 1) continue;
-    // The entry of a token that takes no part is not read.
+    // The entry of an ignored token is not read.
     upstream.assign(wanted, 1.0);
     upstream[5] = std::numeric_limits<double>::quiet_NaN();
     typename TypeParam::Outputs whole;

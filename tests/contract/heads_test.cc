@@ -37,7 +37,7 @@ struct Int8Head {
   }
 };
 
-// Plans that read rows of the head besides its tiles.
+// Plans that read rows of the head in addition to tiles.
 TEST(Heads, ExpectedRowsAndChosenSegmentsHaveTheBitsOfTheirMatrix) {
   constexpr int64_t kEntries = 2000;
   const Int8Head head(2 * kEntries, kHidden, 0);

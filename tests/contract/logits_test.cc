@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls on finished logits: their bits, budgets, rows that are not finite, and messages.
+// Calls on finished logits: their bits, budgets, non-finite rows, and messages.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace logits_test {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A call of 23 rows of 150 logits, and everything that it leaves.
+// A call with 23 rows of 150 logits, and all its results.
 struct RowsOfLogits {
   std::vector<float> logits = normal(23 * 150, 3), out = logits;
   std::vector<int64_t> targets;
@@ -47,7 +47,8 @@ struct RowsOfLogits {
   }
 };
 
-// Neither the other rows of a block, nor its size, nor where the gradient goes changes a bit of a row.
+// The bits of a row do not depend on the other rows of its block, the block's size, or the place of the
+// gradient.
 TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
   RowsOfLogits call;
   const std::vector<std::byte> bytes = call.bytes();
@@ -63,8 +64,8 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
   }
 }
 
-// The least budget is that of one thread, whatever the team. It is accepted and leaves the same bits; one
-// byte less is refused with a message that names it.
+// The least budget is the need of one thread, for any team. It is accepted with the same bits; one byte less
+// is refused with a message that names it.
 TEST(Logits, ASmallBudgetTakesFewerThreads) {
   for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     RowsOfLogits call;
@@ -89,7 +90,7 @@ TEST(Logits, ASmallBudgetTakesFewerThreads) {
                             "needs at least " + std::to_string(one) + " bytes"},
                            [&] { call.bytes(); });
     }
-    // A budget between those of one and three threads takes two.
+    // A budget between the needs of one and three threads uses two.
     call.options.threads = 3;
     call.options.workspace_bytes = three - 1;
     EXPECT_TRUE(call.bytes() == bytes);
@@ -97,7 +98,7 @@ TEST(Logits, ASmallBudgetTakesFewerThreads) {
   }
 }
 
-// A row of NaN, or with one +inf, reaches its own results and no other row's.
+// A row with NaN, or with one +inf, affects only its own results.
 TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
   const int64_t rows = 9, vocab = 70;
   for (const std::string& target : simd_targets()) {
@@ -141,7 +142,7 @@ class Thrower final : public TokenLoss {
   }
 };
 
-// Gradients in a call of their own are refused under one_pass from logits as they are from hidden states, and
+// Gradients in a separate call are refused under one_pass, for finished logits as for hidden states, and
 // nothing is written.
 TEST(Logits, GradientsOfTheirOwnCannotRunInOneSweep) {
   const std::vector<float> logits(6 * 30, 1.0f);
@@ -181,7 +182,7 @@ TEST(Logits, WhatALossThrowsReachesTheCaller) {
   }
 }
 
-// A row whose token gradients are zero is not read for its gradient, which is 0 whatever the row holds.
+// A row whose token gradients are zero is not read; its gradient is 0 whatever the row holds.
 TEST(Logits, ARowWithoutUpstreamHasNoGradient) {
   std::vector<float> logits(3 * 40, 0.5f), out(logits.size(), 7.0f);
   logits[45] = static_cast<float>(kNaN);

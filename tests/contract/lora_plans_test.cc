@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Heads with a LoRA where gradients are made of expected rows, or of chosen segments of the vocabulary.
+// Heads with a LoRA, under plans that use expected rows or chosen segments of the vocabulary.
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
@@ -19,7 +19,7 @@
 namespace logitless::testing {
 namespace lora_plans_test {
 
-// A frozen head with a frozen LoRA takes them by itself.
+// For a frozen head with a frozen LoRA they are chosen automatically.
 TEST(LoraPlans, ExpectedRowsAreTakenWhereTheHeadIsFrozen) {
   const AdaptedHead<float> adapted(kVocab, kHidden, 3, 1.75);
   const FromHidden source;
@@ -36,7 +36,7 @@ TEST(LoraPlans, ExpectedRowsAreTakenWhereTheHeadIsFrozen) {
   EXPECT_EQ(kind(), PlanKind::kExpectedRow);
 }
 
-// A model whose rows are so peaked that a sample pays.
+// A model with rows so peaked that sampling pays.
 struct PeakedModel {
   static constexpr int64_t kEntries = 3000;
   int64_t rows, width, rank;
@@ -71,7 +71,7 @@ BackwardOptions of_mode(BackwardMode mode) {
   return out;
 }
 
-// The same segments are chosen as of the whole matrix: their gradients differ in the order of sums alone.
+// The same segments are chosen as for the whole matrix, so gradients differ only by the order of sums.
 TEST(LoraPlans, ChosenSegmentsAreThoseOfTheWholeMatrix) {
   PeakedModel model;
   const AdaptedHead<double>& adapted = model.adapted;
@@ -101,7 +101,7 @@ TEST(LoraPlans, ChosenSegmentsAreThoseOfTheWholeMatrix) {
   }
 }
 
-// A rank may be larger than the hidden size, and all rows may take one segment.
+// A rank may be larger than the hidden size, and all rows may choose one segment.
 TEST(LoraPlans, CertifiedErrorsAreBelowTheirBounds) {
   PeakedModel wide(500, 3, 260);
   wide.bias.assign(PeakedModel::kEntries, 0);
@@ -121,7 +121,7 @@ TEST(LoraPlans, CertifiedErrorsAreBelowTheirBounds) {
   }
 }
 
-// States in place of a have a gradient of their own, which a sample makes as well.
+// States given instead of lora_a have their own gradient, which is sampled too.
 TEST(LoraPlans, ChosenSegmentsOfGivenStates) {
   const PeakedModel model;
   const AdaptedHead<double>& adapted = model.adapted;
@@ -146,7 +146,7 @@ TEST(LoraPlans, ChosenSegmentsOfGivenStates) {
   expect_near<double>(got.d_hidden + adapted.scale * d_states * adapted.a, want.d_hidden, tolerance, "d_hidden");
 }
 
-// d_lora_a alone needs no d_hidden.
+// d_lora_a alone does not need d_hidden.
 TEST(LoraPlans, ChosenSegmentsOfOneGradientAlone) {
   const PeakedModel model;
   AdaptedOutputs<double> all = model.outputs(), alone = all;

@@ -19,7 +19,7 @@
 namespace logitless::testing {
 namespace lora_ranks_test {
 
-// What ranks hold in common is compared.
+// Tensors that ranks share are compared.
 TEST(LoraRanks, ThatHoldOtherThingsAreTold) {
   constexpr int64_t kRank = 3;
   const AdaptedHead<float> adapted(kVocab, kHidden, kRank, 1);

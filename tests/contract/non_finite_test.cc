@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// NaN and infinities in the inputs: exactly those outputs become NaN that the formulas make NaN, and no
-// others.
+// NaN and infinities in the inputs: exactly the outputs that are NaN in the formulas become NaN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +22,7 @@ constexpr int64_t kBadRow = 20;  // in the second row tile
 constexpr int64_t kBadId = 70;   // in the second vocabulary tile
 constexpr int64_t kBadColumn = 4;
 
-// What went wrong where, according to the oracle.
+// The NaN in the outputs, according to the oracle.
 struct Pattern {
   std::vector<bool> rows;  ///< [N]: statistics are NaN
   bool loss = false;       ///< the mean is NaN
@@ -34,8 +33,8 @@ struct Pattern {
 
 int64_t count_nans(const oracle::MatrixXd& values) { return values.array().isNaN().count(); }
 
-// Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns its
-// pattern.
+// Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns the
+// pattern of NaN.
 Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spec = {}) {
   Pattern pattern;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
@@ -96,7 +95,8 @@ TEST(NonFinite, InOneRowOfHidden) {
   for (const double bad : {kNaN, kInfinity, -kInfinity}) {
     SCOPED_TRACE(bad);
     const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.hidden.set(kBadRow, kBadColumn, bad); });
-    // That row's statistics and gradients are NaN, and what all rows share; no other row is.
+    // The statistics and gradients of that row are NaN, and so are values shared by all rows; other rows are
+    // not.
     for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(pattern.rows[i], i == kBadRow);
     EXPECT_TRUE(pattern.loss);
     EXPECT_EQ(pattern.d_hidden_nans, 19);
@@ -107,7 +107,7 @@ TEST(NonFinite, InOneRowOfHidden) {
 
 TEST(NonFinite, InAnIgnoredRowOfHidden) {
   InputSpec spec;
-  spec.ignored = 0.3;  // where hidden is NaN already
+  spec.ignored = 0.3;  // hidden is already NaN there
   const Pattern pattern = spoil_and_match([](Inputs&) {}, spec);
   EXPECT_EQ(pattern.rows, std::vector<bool>(37, false));
   EXPECT_FALSE(pattern.loss);
@@ -126,17 +126,17 @@ TEST(NonFinite, InfinityInTheHead) {
   for (const double bad : {kInfinity, -kInfinity}) {
     const Pattern pattern = spoil_and_match([&](Inputs& inputs) {
       inputs.set_weight(kBadId, kBadColumn, bad);
-      // No row predicts the vocabulary entry whose logit is infinite: its loss would be.
+      // No row predicts the vocabulary entry whose logit is infinite, because its loss would be infinite.
       for (int64_t i = 0; i < 37; ++i) {
         if (inputs.targets.data()[i] == kBadId) inputs.targets.data()[i] = 0;
       }
     });
-    // Rows with a logit of +inf are NaN, rows where it is -inf are not.
+    // Rows with a logit of +inf are NaN, rows with a logit of -inf are not.
     const auto bad_rows = std::count(pattern.rows.begin(), pattern.rows.end(), true);
     EXPECT_GT(bad_rows, 0);
     EXPECT_LT(bad_rows, 37);
     EXPECT_TRUE(pattern.loss);
-    // In good rows p = 0 meets the infinite weight, in that column alone: 0 · ∞ = NaN.
+    // In good rows p = 0 is multiplied by the infinite weight, only in that column: 0 · ∞ = NaN.
     EXPECT_EQ(pattern.d_hidden_nans, bad_rows * 19 + (37 - bad_rows));
   }
 }
@@ -181,9 +181,9 @@ TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
   for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(losses[i]), i == kBadRow) << i;
 }
 
-// Rows that a loss does not couple with the bad one keep their gradients.
+// Rows that the loss does not couple with the bad one keep their gradients.
 TEST(NonFinite, InOneRowOfEveryTask) {
-  constexpr int64_t kBad = 6;  // of the second sequence, whose pair is the fourth one
+  constexpr int64_t kBad = 6;  // in the second sequence, which is paired with the fourth one
   FromHidden source;
   source.hidden[kBad * kHidden + 2] = std::numeric_limits<float>::quiet_NaN();
   const Batch batch;

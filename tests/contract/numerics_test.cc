@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where floating point is hard: common offsets, near certainty, saturation, masks, extreme temperatures.
+// Hard cases for floating point: common offsets, near certainty, saturation, masks, extreme temperatures.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,8 +17,8 @@ namespace numerics_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Rows of raw logits that the engine gets without any rounding: with H = N, hidden the identity matrix and
-// weight(v, i) = logits[i][v], each product but one is 0. d_weight(v, i) is then dL/dr_iv itself.
+// Rows of raw logits that the engine computes without rounding: with H = N, an identity matrix as hidden, and
+// weight(v, i) = logits[i][v], all products except one are 0. d_weight(v, i) is then dL/dr_iv itself.
 class ExactLogits {
  public:
   explicit ExactLogits(std::vector<std::vector<double>> logits) : logits_(std::move(logits)) {}
@@ -34,8 +34,8 @@ class ExactLogits {
   ExactLogits& vocab_tile(int64_t entries) { return vocab_tile_ = entries, *this; }
   ExactLogits& only_logp() { return grads_ = {1, 0, 0, 0}, *this; }
 
-  /// Compares all statistics and gradients, on every instruction set, within the bounds for logits without
-  /// error.
+  /// Compares all statistics and gradients with the oracle, on every instruction set, within the bounds for
+  /// exact logits.
   void match_oracle() {
     SCOPED_TRACE(::testing::Message() << logits_.size() << " rows of " << logits_[0].size() << " logits from "
                                       << logits_[0][0] << ", " << name_of(dtype_) << ", temperature "
@@ -80,7 +80,7 @@ class ExactLogits {
     truth_ = expected;
   }
 
-  /// What the last instruction set left, and what it should be.
+  /// The results of the last instruction set, and the expected ones.
   const TokenStats& stats() const { return stats_; }
   double d_logit(int64_t row, int64_t entry) const { return d_weight_.get(row, entry); }
   const Expected& truth() const { return truth_; }
@@ -119,7 +119,7 @@ class ExactLogits {
   Expected truth_;
 };
 
-// Whole numbers from 0 down to -30 in some order, the same for every offset.
+// Whole numbers from 0 down to -30, in an order that does not depend on the offset.
 std::vector<double> whole_logits(int64_t vocab, double offset, int64_t seed) {
   std::vector<double> logits;
   for (int64_t v = 0; v < vocab; ++v) logits.push_back(offset - static_cast<double>((v * 37 + seed * 11) % 31));
@@ -133,7 +133,7 @@ TEST(Numerics, CommonOffsetCostsNoDigits) {
       for (const double offset : {0.0, 1000.0, -1e6, 0x1p20, 0x1p24, -0x1p24 + 30}) {
         ExactLogits logits({whole_logits(vocab, offset, 0), whole_logits(vocab, offset, 1)});
         logits.targets({vocab / 2, vocab - 1}).temperature(temperature).vocab_tile(32).match_oracle();
-        // They are not only close: the offset takes no part in any rounding.
+        // They must even be equal: the offset is not part of any rounding.
         if (logp.empty()) logp = logits.stats().logp;
         EXPECT_EQ(logits.stats().logp, logp);
         EXPECT_EQ(logits.stats().max_logit[0], offset);
@@ -164,14 +164,14 @@ TEST(Numerics, AllLogitsFarBelowZero) {
 TEST(Numerics, NearlyCertainTokenKeepsRelativeAccuracy) {
   for (const int64_t target : {0, 40, 99}) {
     for (const double gap : {8.0, 16.0, 20.75, 40.0, 80.0}) {
-      // 99 vocabulary entries share e^-gap each: at 20.75, p of the target is 1 - 1e-7.
+      // 99 vocabulary entries have e^-gap each: at 20.75, p of the target is 1 - 1e-7.
       std::vector<double> row(100, -gap);
       row[target] = 0;
       for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
         ExactLogits logits({row});
         logits.targets({target}).dtype(dtype).vocab_tile(32).only_logp().match_oracle();
         const double rest = 99 * std::exp(-gap);
-        // 99 terms, exp and log1p: within 128 roundings of fp32 at the very most.
+        // 99 terms, exp and log1p: at most 128 roundings of fp32.
         EXPECT_NEAR(logits.stats().logp[0] / -std::log1p(rest), 1, 128 * 0x1p-24);
         EXPECT_NEAR(logits.d_logit(0, target) / (rest / (1 + rest)), 1, 128 * 0x1p-24);
       }
@@ -180,7 +180,7 @@ TEST(Numerics, NearlyCertainTokenKeepsRelativeAccuracy) {
 }
 
 TEST(Numerics, SoftcapNearSaturation) {
-  // r / softcap up to 20, where tanh is 1 in every type and its derivative, 4 e^-40, is not 0.
+  // r / softcap is up to 20, where tanh is 1 in every type and its derivative, 4 e^-40, is not 0.
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (const double sign : {1.0, -1.0}) {
       std::vector<double> row;
@@ -202,7 +202,7 @@ TEST(Numerics, Temperatures) {
 }
 
 TEST(Numerics, LogitsOfEveryMagnitude) {
-  // The signs of logp, cross and entropy hold everywhere; the comparison checks them in each row.
+  // The signs of logp, cross and entropy are always right; the comparison checks them in each row.
   for (const double scale : {1e-30, 1e-6, 1e-3, 1.0, 30.0, 1e3, 1e6, 1e30}) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
       std::vector<std::vector<double>> rows;
@@ -227,8 +227,8 @@ TEST(Numerics, OneEntryIsCertain) {
 }
 
 TEST(Numerics, LogitsRoundedToANarrowType) {
-  // The engine gets these logits without error, so that it rounds what the oracle rounds: values that the
-  // narrow type has not, ties among them, subnormals, and what becomes infinite with float16 alone.
+  // The engine computes these logits exactly, so it rounds the same numbers as the oracle: values that the
+  // narrow type lacks, including ties, subnormals, and values that overflow only in float16.
   for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
     std::vector<double> row = {1 + 0x1p-9,  1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 + 0x1p-11, 1 + 3 * 0x1p-11, -2.71828125,
                                0x1.8p-24,   0x1p-25,    0x1.4p-20,      -70000,      257.4375,        258.5,
@@ -239,10 +239,11 @@ TEST(Numerics, LogitsRoundedToANarrowType) {
       ExactLogits logits({row, row, row});
       logits.targets({0, 11, 40}).dtype(dtype).round_to(narrow).vocab_tile(32).match_oracle();
       logits.temperature(0.7).match_oracle();
-      // The bias is part of what is rounded: 1/64 vanishes from a bfloat16 above 4, but not before.
+      // The bias is part of the rounded number: adding 1/64 to a bfloat16 above 4 would have no effect, but
+      // adding it before rounding has.
       logits.bias(std::vector<double>(row.size(), 0x1p-6)).match_oracle();
       std::vector<double> finite = row;
-      finite[9] = -60000;  // an error bound of 1 - tanh² has no meaning at infinity
+      finite[9] = -60000;  // the error bound of 1 - tanh² is meaningless at infinity
       ExactLogits({finite, finite}).targets({0, 40}).dtype(dtype).round_to(narrow).softcap(300).match_oracle();
     }
   }
@@ -256,17 +257,17 @@ std::vector<double> mask(int64_t vocab, int64_t first, int64_t last) {
 
 TEST(Numerics, MaskedEntries) {
   const int64_t vocab = 150;
-  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all tiles but the middle
-  // one, all but one vocabulary entry.
+  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all tiles except the
+  // middle one, all vocabulary entries except one.
   std::vector<std::vector<double>> masks = {mask(vocab, 10, 11),   mask(vocab, 60, 70), mask(vocab, 0, 64),
                                             mask(vocab, 128, 150), mask(vocab, 0, 149), mask(vocab, 0, 64)};
   for (int64_t v = 128; v < vocab; ++v) masks.back()[v] = -kInfinity;
   for (const std::vector<double>& bias : masks) {
-    // Targets in each tile: a masked target has logp -inf, and its gradient is that of any other vocabulary
-    // entry.
+    // Targets in each tile. A masked target has logp -inf, and its gradient is like any other vocabulary
+    // entry's.
     ExactLogits logits({whole_logits(vocab, 5, 0), whole_logits(vocab, -20, 1), whole_logits(vocab, 0, 2)});
     logits.targets({10, 100, 149}).bias(bias).vocab_tile(64).match_oracle();
-    // A masked vocabulary entry without cross statistic adds nothing: 0 · ∞ = 0.
+    // A masked vocabulary entry with cross weight 0 adds nothing: 0 · ∞ = 0.
     std::vector<float> cross(vocab, 0.01f);
     for (int64_t v = 0; v < vocab; ++v) {
       if (std::isinf(bias[v])) cross[v] = 0;
@@ -288,7 +289,7 @@ TEST(Numerics, MaskedEntriesInALoss) {
     return cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), loss).loss;
   };
   EXPECT_TRUE(std::isfinite(loss_of()));
-  loss.label_smoothing = 0.1;  // spreads some of the target over vocabulary entries that cannot be
+  loss.label_smoothing = 0.1;  // gives impossible vocabulary entries a share of the target
   EXPECT_EQ(loss_of(), kInfinity);
   for (int64_t v = 0; v < spec.vocab; ++v) inputs.bias.set(0, v, -kInfinity);
   loss.label_smoothing = 0;

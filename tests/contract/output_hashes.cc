@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Prints one line a call, its name and a hash of every byte that it leaves, over a few hundred calls: types,
-// layouts, plans, losses, tiles, threads. Run it before and after a change that must not change a bit, with
-// OPENBLAS_CORETYPE for other kernels, and compare the two with diff.
+// Prints one line per call, with its name and a hash of all its output bytes, over a few hundred calls:
+// types, layouts, plans, losses, tiles, threads. Run it before and after a change that must keep all bits,
+// with OPENBLAS_CORETYPE for other kernels, and compare the outputs with diff.
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -32,8 +32,8 @@ const char* name_of_layout(HeadLayout layout) {
   return layout == HeadLayout::kHiddenVocab ? "hidden_vocab" : "vocab_hidden";
 }
 
-// Every plan of cross-entropy with every type and layout; where rows drop out, where outputs are narrow or
-// are added to. `logps` receives the log-probabilities, which are lines of their own.
+// Prints every plan of cross-entropy with every type and layout; also with dropped rows, and with narrow or
+// accumulating outputs. `logps` receives the log-probabilities, which are printed as separate lines.
 void print_cross_entropy(std::vector<std::pair<std::string, std::vector<std::byte>>>& logps) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
@@ -51,7 +51,7 @@ void print_cross_entropy(std::vector<std::pair<std::string, std::vector<std::byt
         run("shift", CrossEntropyTester(base).packed({0, 31, 31, 70, 83}).shift());
         run("temperatures", CrossEntropyTester(base).temperatures().softcap(15).metrics());
         run("weights", CrossEntropyTester(base).class_weights().label_smoothing(0.1).z_loss(0.01));
-        // The gradients of one pass cannot come later.
+        // backward() cannot run one pass.
         const Form form = plan == PlanKind::kOnePass ? Form::kFused : Form::kSplit;
         run("none", CrossEntropyTester(base).reduction(Reduction::kNone).form(form).upstream(form == Form::kSplit));
         run("accumulate", CrossEntropyTester(base).accumulate());
@@ -66,7 +66,7 @@ void print_cross_entropy(std::vector<std::pair<std::string, std::vector<std::byt
   }
 }
 
-// The calls of token_stats.h: all statistics, and gradients of all of them.
+// Prints the calls of token_stats.h: all statistics, and gradients of all of them.
 void print_token_stats() {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
     InputSpec spec;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The log-probability of everything but the target, where 1 - p has no digits or no mass.
+// The log-probability of everything except the target, where 1 - p has no correct digits or no mass.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace outside_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One row of logits, whose target is entry 0.
+// One row of logits; the target is entry 0.
 struct Row {
   std::vector<float> values;
   std::vector<int64_t> target = {0};
@@ -50,7 +50,7 @@ TEST(Outside, StaysFiniteAtTenThousandNats) {
   const Row row = {{0, -10000, -10000, -10001}};
   const double want = -10000 + std::log(2 + std::exp(-1.0));
   EXPECT_NEAR(row.stats().outside[0], want, 1e-3);
-  // The others share the gradient among themselves, and the target has none that could be told from its own.
+  // The other entries share the gradient, and the target's differs from -1 by less than rounding.
   const std::vector<float> gradient = row.gradient();
   EXPECT_NEAR(gradient[0], -1, 1e-6);
   const double share = 1 / (2 + std::exp(-1.0));

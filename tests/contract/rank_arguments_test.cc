@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every tensor and setting of every task, alone different on one of three ranks that share the vocabulary: no
-// rank returns, and all of them name the argument and two ranks. rank_options_test.cc has the options.
+// Every tensor and setting of every task, one at a time with another value on one of three ranks that share
+// the vocabulary: no rank returns a result, and all of them name the argument and two ranks.
+// rank_options_test.cc has the options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,8 @@
 namespace logitless::testing {
 namespace rank_arguments_test {
 
-// What a rank has of its own: its part of the head, and how it writes the gradients of that.
+// Returns whether ranks may differ in it: a rank has its own part of the head, and its own mode of writing
+// that part's gradients.
 bool is_own(const std::string& name) {
   static const std::set<std::string> kOwn = {"weight", "bias",          "scales",     "vocab_ids",
                                              "lora_b", "d_weight_mode", "d_bias_mode"};
@@ -36,7 +38,7 @@ double element_of(const ConstTensor& tensor, int64_t i) {
   return oracle::read_element(tensor.data, tensor.dtype, at);
 }
 
-// Ranks compare the ids of all rows that take part under one name.
+// Ranks compare the ids of all rows that are not ignored under one name.
 std::string compared_name(std::string name) {
   if (name == "chosen_ids" || name == "mask" || name.ends_with("sets.ids")) return "targets";
   if (const size_t at = name.find("lora_"); at != std::string::npos && !name.starts_with("d_")) name[at + 4] = '.';
@@ -46,14 +48,14 @@ bool has_both_ranks(const std::string& message) {
   return message.find("rank 0") != std::string::npos && message.find("rank 1") != std::string::npos;
 }
 
-// Calls change(name, apply) for each argument: apply() gives it another value.
+// Calls change(name, apply) for each argument; apply() sets it to another value.
 template <Task T>
 class Changes {
  public:
   using Change = std::function<void(const std::string& name, const std::function<void()>& apply)>;
   Changes(GoodCall<T>& call, const Change& change) : call_(call), change_(change) {
     call.visit([&](const std::string& name, const Field& field, auto& member) {
-      // Without a weight of the cross-entropy, targets say who takes part.
+      // Without a weight of the cross-entropy, targets only select rows.
       if (std::is_same_v<T, SetDistillation> && name == "targets") return;
       if (!is_own(name)) add(name, field, member);
     });
@@ -108,7 +110,7 @@ class Changes {
   void add(const std::string& name, const Field& field, std::span<const E>& list) {
     if (list.empty() || std::is_same_v<E, int64_t>) return;
     change_(name, [this, name, &field, &list] {
-      static std::vector<E> other;  // Only one rank has it.
+      static std::vector<E> other;  // only one rank has it
       other.assign(list.begin(), list.end());
       for (E& entry : other) entry = static_cast<E>(other_number(name, field, static_cast<double>(entry)));
       list = other;
@@ -116,7 +118,7 @@ class Changes {
   }
 
   bool samples() const { return call_.drawn().backward == BackwardMode::kSampled; }
-  // Returns another number than this one, which the tensor may hold, too.
+  // Returns a different number that is also valid in the tensor.
   double other_number(const std::string& name, const Field& field, double value) const {
     if (name == "labels") return 1 - value;
     if (field.role.elements == only(DType::kUInt8)) return 0;
@@ -132,7 +134,7 @@ class Changes {
   std::deque<GuardedTensor> tensors_;
 };
 
-// Runs the call on three ranks. Rank 1 has the argument `name` at another value, unless it is empty.
+// Runs the call on three ranks. On rank 1 the argument `name` has another value, unless it is empty.
 template <Task T>
 std::vector<std::exception_ptr> run_with(const DrawnCall& form, const std::string& name) {
   const std::vector<int64_t> parts = {2, 1, 2};
@@ -185,7 +187,7 @@ TEST(RankArguments, AreTheSameOnAllRanksOfAVocabulary) {
         forms.back().backward = BackwardMode::kSampled;
       }
       for (const DrawnCall& form : forms) {
-        if (!form.finished) expect_noticed<T>(form);  // Finished logits are not split.
+        if (!form.finished) expect_noticed<T>(form);  // finished logits are not split
       }
     }
   });

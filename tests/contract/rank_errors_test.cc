@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A rank that is wrong, makes another call, or dies: all ranks end, and know why.
+// A rank has an error, makes a different call, or dies: all ranks end, and know why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace logitless::testing {
 namespace rank_errors_test {
 
-// What a rank is given, for one of them to be wrong.
+// The inputs of a rank, one of which a test spoils.
 struct GivenToRank {
   FromHidden source;
   Batch batch;
@@ -52,8 +52,8 @@ class ThrowingLoss final : public TokenLoss {
   bool throws_;
 };
 
-// Runs `call` on three ranks, of which rank 1 makes the mistake: it throws its own exception, and the others
-// say which rank has thrown what.
+// Runs `call` on three ranks. Rank 1 makes the mistake: it throws its own exception, and the others report
+// which rank threw what.
 void expect_one_ends_all(const Mistake& mistake, const std::function<void(GivenToRank&, int rank)>& call) {
   SCOPED_TRACE(mistake.what);
   const std::vector<size_t>& world = kWorlds[2];
@@ -130,8 +130,7 @@ TEST(RankErrors, EndTogetherWhereOneIsWrong) {
       });
 }
 
-// A difference of rank 1, and what follows the name of the field in the message: the name of the group and a
-// colon are between them.
+// A difference of rank 1, and the end of the message after the field's name, the group's name and a colon.
 struct Difference {
   const char* what;
   std::function<void(GivenToRank&)> make;
@@ -144,7 +143,7 @@ std::string message_about(const std::string& field, const std::string& group, co
   return field + " must be the same on all ranks of ranks." + group + ": " + values;
 }
 
-// Runs `call` on three ranks, of which rank 1 has the difference, and returns what each has thrown.
+// Runs `call` on three ranks, with the difference on rank 1, and returns the exception of each.
 std::vector<std::exception_ptr> errors_of(const std::function<void(GivenToRank&)>& make,
                                           const std::function<void(GivenToRank&)>& call) {
   ThreadGroup group(3);
@@ -160,7 +159,7 @@ std::vector<std::exception_ptr> errors_of(const std::function<void(GivenToRank&)
   });
 }
 
-// All ranks name the field, two ranks and, if it has one value, both values.
+// All ranks name the field, two ranks, and both values if the field has a single value.
 void expect_noticed(
     const Difference& difference, const std::function<void(GivenToRank&)>& call,
     const std::function<void(GivenToRank&)>& prepare = [](GivenToRank&) {}) {
@@ -184,7 +183,7 @@ void run_cross_entropy(GivenToRank& given) {
                 given.options, given.gradients);
 }
 
-// What each rank may do by itself, but not otherwise than the others. rank_arguments_test.cc has all
+// Settings that each rank may choose, but that must be equal on all ranks. rank_arguments_test.cc has all
 // arguments, rank_options_test.cc all options.
 TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
   const Difference differences[] = {
@@ -218,7 +217,7 @@ TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
                    cross_entropy(Context(given.context), HiddenStates(hidden.data(), kBatch, kTime, kHidden), head,
                                  given.batch.targets(), given.options);
                  });
-  // A call is named first.
+  // A different call is reported first.
   expect_noticed({"calls", [](GivenToRank& g) { g.in_double = true; }, "call",
                   "rank 0 has cross_entropy where rank 1 has token_stats"},
                  [](GivenToRank& given) {
@@ -228,13 +227,13 @@ TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
                  });
 }
 
-// Runs a call on two ranks of a batch, with this head and these gradients of it.
+// Runs a call on two ranks of a batch, with this head and its gradients.
 template <class Edit>
 std::vector<std::string> messages_of_batch(const Edit& edit) {
   ThreadGroup group(2);
   const auto errors = run_ranks(2, [&](int rank) {
     FromHidden source;
-    Batch batch(rank == 0);  // other tokens take part
+    Batch batch(rank == 0);  // the ranks ignore different tokens
     for (int64_t& id : batch.ids) id = std::min<int64_t>(id, 89);
     source.hidden = normal(kTokens * kHidden, static_cast<uint64_t>(rank) + 7);
     ContextOptions options;
@@ -249,7 +248,7 @@ std::vector<std::string> messages_of_batch(const Edit& edit) {
   return {message_of(errors[0]), message_of(errors[1])};
 }
 
-// Ranks with other kinds of LoRA state other fields after it.
+// Ranks with different kinds of LoRA send different fields after it.
 TEST(RankErrors, NameBothKindsOfLora) {
   const std::vector<float> a(2 * kHidden, 0.5F), b(kVocab * 2, 0.25F), states(kTokens * 2, 0.5F);
   const LoraAdapter none, of_a = {.a = {a.data(), 2, kHidden}, .b = {b.data(), kVocab, 2}};
@@ -266,7 +265,7 @@ TEST(RankErrors, NameBothKindsOfLora) {
   expect(of_states, of_a, "rank 0 has states of float32 where rank 1 has a of float32");
 }
 
-// Tokens that take no part are not compared, as their values are not read.
+// Ignored tokens are not compared, because their values are not read.
 TEST(RankErrors, LetTokensThatTakeNoPartDiffer) {
   const auto errors = errors_of(
       [](GivenToRank& g) {
@@ -283,7 +282,7 @@ TEST(RankErrors, LetTokensThatTakeNoPartDiffer) {
   for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
 }
 
-// Ranks of a batch have other tokens, and the same head.
+// Ranks of a batch have different tokens, and the same head.
 TEST(RankErrors, OfABatchNameWhatDiffers) {
   const auto expect = [](const auto& edit, const std::string& field, const std::string& values) {
     const auto messages = messages_of_batch([&](int rank, auto&... given) {
@@ -310,7 +309,7 @@ TEST(RankErrors, OfABatchNameWhatDiffers) {
          "rank 0 has [101, 7] float32 where rank 1 has none");
 }
 
-// A rank dies before each of its exchanges: the others end by what their communicator throws.
+// A rank dies before each of its exchanges: the others end with their communicator's exception.
 TEST(RankErrors, EndWhereOneDies) {
   bool died = true;
   int dies_at = 0;

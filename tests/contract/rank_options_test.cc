@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option of every loss, alone at another value on one of three ranks: no rank returns a loss, and all
-// of them name the option, both ranks and both values.
+// Every option of every loss, one at a time with another value on one of three ranks: no rank returns a loss,
+// and all of them name the option, both ranks and both values.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace rank_options_test {
 
 enum class Split { kVocabulary, kBatch };
 
-// Runs a case on three ranks, of which rank 1 has the changed options, and returns what each has thrown.
+// Runs a case on three ranks, with the changed options on rank 1, and returns the exception of each.
 template <class Options>
 std::vector<std::exception_ptr> run_case(const OptionCase<Options>& one, const OptionBatch& batch, Split split) {
   ThreadGroup group(3);
@@ -32,7 +32,7 @@ std::vector<std::exception_ptr> run_case(const OptionCase<Options>& one, const O
       options.ranks.slices = of_rank.slices;
     }
     FromHidden::Outputs outputs;
-    OptionBatch own = batch;  // a teacher's head is cut as that of the student
+    OptionBatch own = batch;  // a teacher's head is split like the student's
     own.other.first_entry = source.first_entry;
     own.other.entries = source.entries;
     source.call(Verbs<Options>(), Context(options), own.task_of(rank == 1 ? one.changed : one.base),
@@ -48,9 +48,9 @@ void expect_noticed(Split split) {
   int noticed = 0, cases = 0;
   for (const OptionCase<Options>& one : option_cases<Options>()) {
     SCOPED_TRACE(one.field + " = " + one.value);
-    // Their base is of a whole batch.
+    // These options need the whole batch.
     if (split == Split::kBatch && one.field.starts_with("cov_")) continue;
-    // They are of a rank's own tokens.
+    // These belong to a rank's own tokens.
     if (split == Split::kBatch && one.field == "temperatures") continue;
     ++cases;
     const auto errors = run_case(one, batch, split);
@@ -58,12 +58,13 @@ void expect_noticed(Split split) {
     const std::string own = message_of(errors[1]);
     const std::string begin = one.field + " must be the same on all ranks of " + group + ": rank 0 has ";
     const bool refused = own.find(" must be the same on all ranks of ") == std::string::npos;
-    // Rank 1 may refuse by itself what it refuses without ranks, or what is of a whole batch.
+    // Rank 1 may also refuse what it refuses without ranks, or what needs the whole batch.
     if (split == Split::kVocabulary) {
       const bool needs_whole = own.find("cuts the vocabulary") != std::string::npos;
       EXPECT_EQ(refused, needs_whole || !batch.refusal(one.changed).empty()) << own;
     }
-    // An array has the number of its values, temperatures those of the tokens that take part.
+    // For an array, the message has the number of its values; for temperatures, only of tokens that are not
+    // ignored.
     const bool is_array = one.field == "class_weights" || one.field == "temperatures";
     const std::string value = is_array ? " values" : one.value;
     if (refused) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks of targets that no rounding may change. NamedEngineCalls.RankEqualLogits holds ties.
+// Ranks of targets that rounding must not change. NamedEngineCalls.RankEqualLogits tests ties.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace rank_test {
 
 constexpr StatsRequest kRank = {.argmax = true, .rank = true};
 
-// The second pass over the vocabulary must see the bits of the first one, or a logit exceeds the largest.
+// The second pass over the vocabulary must see the bits of the first one; otherwise a logit could exceed the
+// largest.
 TEST(Rank, TheEntryWithTheLargestLogitIsFirst) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
@@ -48,7 +49,7 @@ TEST(Rank, TheEntryWithTheLargestLogitIsFirst) {
 }
 
 TEST(Rank, OfLogitsThatTheCallerHolds) {
-  // Row by row: the only largest, all equal, two above, a masked target, nothing but masks, a NaN, +inf,
+  // Row by row: the only largest logit, all equal, two above, a masked target, only masks, a NaN, +inf,
   // ignored.
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const std::vector<float> logits = {1,    2,    3,    0,    5, 5,   5, 5, 9, 4, 7,   4, -inf, 2, -inf, 1,

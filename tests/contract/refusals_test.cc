@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the lists of fields say is refused, for every argument of every task: numbers outside of their range,
-// values that are no enumerators, tensors of another size, type, alignment or order, entries that are no
+// Refusals that follow from the lists of fields, for every argument of every task: numbers out of range,
+// values that are not enumerators, tensors of another size, type, alignment or order, entries that are not
 // numbers or ids, outputs that overlap. The message names the argument, and nothing is written.
 #include <gtest/gtest.h>
 
@@ -20,14 +20,14 @@ namespace refusals_test {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A value that is refused, and what the message says of it.
+/// A value that is refused, and words of the message.
 template <class T>
 struct Bad {
   T value;
   std::string words;
 };
 
-// Returns numbers that are never accepted, and numbers just outside of the range.
+// Returns numbers that are never accepted, and numbers just out of range.
 std::vector<double> bad_numbers(const Interval& range) {
   std::vector<double> all = {kNaN, kInfinity, -kInfinity};
   if (range.low > -kFinite.high) all.push_back(range.open_low ? range.low : range.low - 0.125);
@@ -35,7 +35,7 @@ std::vector<double> bad_numbers(const Interval& range) {
   return all;
 }
 
-// Overloads: each returns bad values of an option, which messages call `name`.
+// Each overload returns bad values of an option that messages call `name`.
 
 std::vector<Bad<bool>> bad_values(const std::string&, const Field&, bool) { return {}; }
 std::vector<Bad<double>> bad_values(const std::string& name, const Field& field, double) {
@@ -82,7 +82,7 @@ std::vector<Bad<std::vector<T>>> bad_values(const std::string& name, const Field
   return all;
 }
 
-// Returns views of other sizes, types and orders, and of memory that is not there or not aligned.
+// Returns views of other sizes, types and orders, and of memory that is missing or not aligned.
 template <class Void>
 std::vector<Bad<BasicTensor<Void>>> bad_views(const Role& role, const BasicTensor<Void>& good) {
   std::vector<Bad<BasicTensor<Void>>> all;
@@ -128,7 +128,7 @@ struct Input {
   const std::byte* data;
   size_t bytes;
 
-  /// Returns where the last of its units of this size begins.
+  /// Returns the address of its last unit of this size.
   std::byte* last(size_t unit) const { return const_cast<std::byte*>(data) + (bytes - 1) / unit * unit; }
 };
 template <class Void>
@@ -150,9 +150,9 @@ class Refusals {
   }
 
  private:
-  // Returns whether a message has all parts of a name. It calls the size of a head the vocabulary.
+  // Returns whether a message contains all parts of a name. Messages call the size of a head the vocabulary.
   static bool is_named(const std::string& message, const std::string& name) {
-    if (name.ends_with("vocab_ids")) return true;  // All tensors of the vocabulary have another size then.
+    if (name.ends_with("vocab_ids")) return true;  // all tensors of the vocabulary then have another size
     size_t from = 0;
     while (from <= name.size()) {
       const size_t dot = std::min(name.find('.', from), name.size());
@@ -188,7 +188,7 @@ class Refusals {
     member = good;
   }
 
-  // Returns whether this is an option of what the call does not have.
+  // Returns whether this is an option of something that the call lacks.
   bool is_unread(const std::string& name) {
     static const std::set<std::string> kOfHead = {"softcap", "packing", "group", "lora_scale"};
     const DrawnCall& drawn = call_.drawn();
@@ -236,7 +236,7 @@ class Refusals {
     bad.push_back(good.back());
     for (const size_t size : {good.size() - 1, good.size() + 1}) {
       list = std::span<const E>(bad).first(size);
-      // Offsets say how many sequences there are.
+      // Offsets define the number of sequences.
       if (size > 0 && field.role.shape != std::string("[B + 1]")) expect_refused(name, "");
     }
     bad.pop_back();
@@ -258,7 +258,7 @@ class Refusals {
     list = good;
   }
 
-  // Returns numbers that no entry of this tensor may be.
+  // Returns numbers that are invalid as entries of this tensor.
   std::vector<Bad<double>> bad_entries(const std::string& name, const Field& field) const {
     static const std::set<std::string> kOfLogits = [] {
       std::set<std::string> names;
@@ -282,8 +282,8 @@ class Refusals {
     return all;
   }
 
-  // Puts each output at the begin and at the end of each input, and at each other output. A call that was not
-  // refused has destroyed its inputs: it is the last one.
+  // Places each output at the beginning and at the end of each input, and at each other output. A call that
+  // is not refused destroys its inputs, so it must be the last one.
   void check_overlaps() {
     if (!call_.upstream_.each.empty()) {
       const auto bytes = std::as_bytes(std::span(call_.upstream_.each));

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the halves of a call refuse: an upstream gradient or statistics that are not those of the call. Also
-// outputs that the logits do not have.
+// Refusals of forward() and backward(): an upstream gradient or statistics that do not belong to the call.
+// Also outputs that do not fit the kind of logits.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -43,7 +43,7 @@ struct Small {
   ~Small() { EXPECT_EQ(written, std::vector<float>(80, 7)) << "an output was written"; }
 };
 
-// Expects that backward() of the task refuses what `forward()` has left after a change.
+// Expects the task's backward() to refuse the result of `forward()` after a change.
 template <class Task>
 struct Halves {
   Small& small;
@@ -74,10 +74,10 @@ TEST(RefusedHalves, OfACrossEntropy) {
     some[4] = bad;
     each.expect_refused({"upstream[4] = ", "finite"}, some);
   }
-  each.task.z_loss = 0.1;  // Its gradient needs lse.
+  each.task.z_loss = 0.1;  // its gradient needs lse
   each.expect_refused({"lse", "3", "6"}, six, [](auto& left) { left.stats.lse.resize(3); });
   each.expect_refused({"log_sum is not given", "6"}, six, [](auto& left) { left.stats.log_sum.clear(); });
-  each.task.label_smoothing = 0.1;  // Its loss needs the cross statistic.
+  each.task.label_smoothing = 0.1;  // its loss needs the cross statistic
   each.expect_refused({"cross", "2", "6"}, six, [](auto& left) { left.stats.cross.assign(2, -1.0); });
 }
 
@@ -119,7 +119,7 @@ TEST(RefusedHalves, OfStatistics) {
   };
   refused(&TokenGrads::logp, 2, {"logp", "2", "6"});
   refused(&TokenGrads::cross, 7, {"cross", "7", "6"});
-  refused(&TokenGrads::entropy, 6, {"entropy"});  // It was not requested.
+  refused(&TokenGrads::entropy, 6, {"entropy"});  // it was not requested
   refused(&TokenGrads::divergence, 6, {"grads.divergence is given but the call has no teacher"});
   with_targets.expect_refused({"upstream is a number"}, 1.0);
 
@@ -135,7 +135,7 @@ TEST(RefusedHalves, OfStatistics) {
                        [&] { run(small.context, small.given(), task, small.d_logits()); });
 }
 
-// One verb, two kinds of logits: each refuses outputs that only the other has.
+// run() takes both kinds of logits, and refuses outputs that belong to the other kind.
 TEST(RefusedHalves, OutputsOfTheOtherKindOfLogits) {
   Small small;
   const CrossEntropy task = {.targets = small.targets};
@@ -161,7 +161,7 @@ TEST(RefusedHalves, OutputsOfTheOtherKindOfLogits) {
                        [&] { run(small.context, small.logits(), task, both); });
 }
 
-// Rows in several chunks feed a sink, or a bfloat16 gradient, through sums of all entries: here 469 KiB.
+// Rows in several chunks reach a sink, or a bfloat16 gradient, through sums of all entries: here 469 KiB.
 TEST(RefusedHalves, OnePassWhoseSumsDoNotFit) {
   const std::vector<float> hidden(300 * 60, 0.01F), weight(2000 * 60, 0.01F);
   const std::vector<uint16_t> halves(2000 * 60);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What options ask of each other and of the tensors beside them. Ranges of single options are in
+// Requirements between options, and between options and tensors. Ranges of single options are in
 // refusals_test.cc.
 #include <set>
 #include <string>
@@ -79,7 +79,7 @@ TEST(RefusedOptions, OfAPolicyLossBesideItsTensors) {
       one("sampler_clip_min = 0.5", "sampler_clip_min is set but sampler_correction = none"),
       one("sampler_clip_max = 2", "sampler_clip_max is set but sampler_correction = none"),
       one("sampler_clip_max = none", "sampler_clip_max is set but sampler_correction = none"),
-      // The sampler's use in the off-policy mask is no use of its clip bounds.
+      // Using the sampler in the off-policy mask does not use its clip bounds.
       one(with("sampling_logps") + "; off_policy_mask_threshold = 0.5; sampler_clip_min = 0.5",
           "sampler_clip_min is set but sampler_correction = none"),
       one(with("sampling_logps") + "; sampler_correction = token_mask; sampler_clip_min = 4",
@@ -110,7 +110,7 @@ TEST(RefusedOptions, OfAPolicyLossBesideItsTensors) {
   });
 }
 
-// Which losses an option has a meaning for: the others refuse it, and name it and themselves.
+// The losses to which an option applies. The others refuse it, and name the option and themselves.
 struct Meaning {
   const char* option;
   std::set<std::string> losses;
@@ -217,7 +217,7 @@ TEST(RefusedOptions, OfAPreferenceLoss) {
           "f_divergence = js_divergence has no meaning for sft alone"),
       one("loss_type = sft; ref_logps = ; ref_logps_per = by_size; use_weighting = 1",
           "use_weighting has no meaning for sft alone"),
-      // The range of every loss holds, whatever the others allow.
+      // The range of every loss must hold, even if others allow more.
       one("loss_type = aot,sigmoid,robust; label_smoothing = 0.75",
           "label_smoothing = 0.75 must be below 0.5 for robust"),
       one("loss_type = sigmoid,exo_pair", "label_smoothing = 0 must be above 0 for exo_pair"),
@@ -228,7 +228,7 @@ TEST(RefusedOptions, OfAPreferenceLoss) {
   });
 }
 
-// A weight of 0 changes what a loss adds, not what it asks for.
+// A weight of 0 changes what a loss adds, but not what it requires.
 TEST(RefusedOptions, ALossOfWeight0AddsNothing) {
   const auto loss_of = [](const char* changes) {
     KeyCall call("preference_loss");

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What tensors ask of each other. What is wrong with one of them alone is in refusals_test.cc.
+// Requirements between tensors. Errors in a single tensor are in refusals_test.cc.
 #include <string>
 #include <vector>
 
@@ -51,7 +51,7 @@ TEST(RefusedTensors, OfSequencesAndTargets) {
       {"cross_entropy", "targets[1] = -100; targets[0] = -1; ignore_index = -1",
        "targets[1] = -100 is outside [0, 5) and is not ignore_index (-1)"},
       {"cross_entropy", "targets[0] = 4294967296", "targets[0] = 4294967296 is outside [0, 5)"},
-      // Tensors of tokens that are [T, B] would be read in another order than was meant.
+      // Per-token tensors of [T, B] would be read in the wrong order.
       {"cross_entropy", "targets = @3x2", "targets is [3, 2] but hidden is [2, 3, 4]"},
       {"cross_entropy", "temperatures = @3x2", "temperatures is [3, 2] but hidden is [2, 3, 4]"},
       {"policy_loss", "chosen_ids = @3x2", "chosen_ids is [3, 2] but hidden is [2, 3, 4]"},
@@ -80,7 +80,7 @@ TEST(RefusedTensors, OfSequencesAndTargets) {
       {"policy_loss", "sampling_logps = @6; sampler_penalty = 1; sampling_logps[0] = -inf",
        "sampling_logps[0] = -inf must be finite"},
       {"kto_loss", "labels[1] = 255", "labels[1] = 255 must be 0 or 1"},
-      // What a false mask excludes is not read; a sampler's log-probability may be unknown.
+      // Values under a false mask are not read; a sampler's log-probability may be unknown.
       {"policy_loss",
        "mask[3] = 0; mask[4] = 0; mask[5] = 0; chosen_ids[3] = 99; chosen_ids[4] = -1; old_logps[3] = nan; "
        "advantages[1] = nan; ref_logps = @6; beta = 0.1; ref_logps[3] = inf; sampling_logps = @6; "
@@ -93,7 +93,7 @@ TEST(RefusedTensors, OfSequencesAndTargets) {
 TEST(RefusedTensors, OfAReference) {
   for (const std::string task : {"preference_loss", "kto_loss"}) {
     const std::string models = task + " of models";
-    // Six sequences of six tokens, of which two have two.
+    // Six sequences with six tokens; two of the sequences have two tokens.
     const std::string six_sequences =
         std::string(task == "kto_loss" ? "labels = @6; " : "") +
         "hidden = @6x4 float32; d_hidden = ; offsets = @7 int64; offsets[2] = 2; offsets[3] = 2; offsets[4] = 4; "
@@ -126,7 +126,7 @@ TEST(RefusedTensors, OfAReference) {
          "ref_logps has 6 entries, which may be per sequence or per token: set ref_logps_per"},
         {task, six_sequences + "token", ""},
         {task, six_sequences + "sequence", ""},
-        // What takes no part is not read.
+        // Ignored values are not read.
         {task, "targets[1] = -100; ref_logps[1] = nan", ""},
         {task,
          "targets[3] = -100; targets[4] = -100; targets[5] = -100; ref_logps_per = sequence; ref_logps = @2; "
@@ -201,7 +201,7 @@ TEST(RefusedTensors, OfSetsOfIds) {
       {"soft_cross_entropy", "weights[1] = nan", "row 1, entry 0, = nan"},
       {"soft_cross_entropy", "rows = @6x5 float32", "targets.rows is set *targets are either dense or sparse"},
       {"soft_cross_entropy", "weights = ", "weights"},
-      // What takes no part is not read.
+      // Ignored values are not read.
       {"soft_cross_entropy", "mask = @6 uint8; weights[1] = nan; sets.ids[1] = -7", ""},
   });
   const std::string dense = "sets.ids = ; sets.offsets = ; weights = ; rows = @6x5 float32; ";
@@ -231,7 +231,7 @@ TEST(RefusedTensors, OfFinishedLogits) {
       {"cross_entropy of logits", "logits = @2x3x5 float64", "d_logits is float32 but must be float64"},
       {"cross_entropy of logits", "d_logits = &logits + 4", "output d_logits overlaps input logits"},
       {"cross_entropy of logits", "d_logits = &logits + 116", "output d_logits overlaps input logits"},
-      // In place only with the same strides and type.
+      // In place requires the same strides and type.
       {"cross_entropy of logits", "d_logits = @2x3x5 float32 /18,6,1; d_logits = &logits",
        "output d_logits overlaps input logits"},
       {"cross_entropy of logits", "logits = @2x3x5 float16; d_logits = &logits",

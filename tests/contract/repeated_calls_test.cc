@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A trainer calls thousands of times and allocates in between: its process must not grow by a workspace a
+// A trainer makes thousands of calls and allocates in between: its process must not grow by a workspace per
 // call.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -38,12 +38,12 @@ TEST(RepeatedCalls, DoNotGrowTheProcess) {
                                                     LmHead({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden),
                                                     std::span<const int32_t>(targets), {}, gradients);
     workspace = result.plan.workspace_bytes;
-    kept.emplace_back(40000, 'x');  // what the caller keeps lands where the workspace was
+    kept.emplace_back(40000, 'x');  // the caller's block lands where the workspace was
     if (call == 3) settled = resident_bytes();
   }
   ASSERT_GT(workspace, size_t{8} << 20);
-  // Twenty workspaces when each call leaves one behind; huge pages and the kernel's own batching account for
-  // less than a few.
+  // If each call left a workspace behind, there would be twenty. Huge pages and the kernel's own batching
+  // account for less than a few.
   EXPECT_LT(resident_bytes() - settled, static_cast<int64_t>(4 * workspace));
 }
 

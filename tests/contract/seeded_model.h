@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A model and targets from fixed seeds, of any size, for tests of how gradients are made.
+// A model and targets from fixed seeds, of any size, for tests of the ways to compute gradients.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SeededModel {
   std::vector<int64_t> targets;
   double softcap = 0;
 
-  /// `scale` is the standard deviation of the states: a larger one makes more peaked rows.
+  /// `scale` is the standard deviation of the states: a larger one makes rows more peaked.
   SeededModel(int64_t tokens_, int64_t hidden_, int64_t vocab_, double scale = 1)
       : tokens(tokens_),
         hidden(hidden_),
@@ -37,7 +37,7 @@ struct SeededModel {
   }
   Targets ids() const { return {targets.data(), 1, tokens}; }
 
-  /// Turns the states of a row to its target's row of the head, and makes their product `logit`.
+  /// Makes a row's states parallel to its target's row of the head, with `logit` as their product.
   void aim_at_target(int64_t row, double logit) {
     const float* target = weight.data() + targets[static_cast<size_t>(row)] * hidden;
     double square = 0;

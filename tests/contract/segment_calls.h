@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that make gradients of chosen segments, and what their gradients are held to.
+// Calls that compute gradients of chosen segments, and their comparison with exact ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace logitless::testing {
 
-/// All gradients of one call: d_hidden, d_weight and d_bias, one behind the other.
+/// All gradients of one call, one after another: d_hidden, d_weight and d_bias.
 struct Outputs {
   std::vector<float> values;
   int64_t tokens, hidden, vocab;
@@ -37,7 +37,7 @@ struct Outputs {
     out.d_bias = {values.data() + (tokens + vocab) * hidden, vocab};
     return out;
   }
-  /// The Frobenius norm of the difference of the two, of d_hidden and of d_weight.
+  /// The Frobenius norm of the difference, for d_hidden and for d_weight.
   double hidden_distance(const Outputs& other) const { return distance(other, 0, tokens * hidden); }
   double weight_distance(const Outputs& other) const { return distance(other, tokens * hidden, vocab * hidden); }
   double hidden_norm() const { return norm(0, tokens * hidden); }
@@ -88,7 +88,7 @@ inline ContextOptions options_of(int threads = 1, PlanKind plan = PlanKind::kAut
   return options;
 }
 
-/// Makes gradients of some loss, and returns the plan that ran.
+/// A call that computes the gradients of a loss, and returns the plan that ran.
 using Caller = std::function<Plan(const Context&, const Gradients&)>;
 
 inline Plan run_cross_entropy(const SeededModel& model, const Context& context, const Gradients& gradients,
@@ -102,7 +102,7 @@ inline Caller cross_entropy_of(const SeededModel& model, const CrossEntropy& opt
   };
 }
 
-/// Returns all gradients that `run` makes; `plan` gets what ran.
+/// Returns all gradients that `run` computes; `plan` receives the plan that ran.
 inline Outputs outputs_of(const SeededModel& model, const Caller& run, const BackwardOptions& backward,
                           Plan* plan = nullptr, ContextOptions options = options_of()) {
   Outputs outputs(model);
@@ -113,8 +113,8 @@ inline Outputs outputs_of(const SeededModel& model, const Caller& run, const Bac
   return outputs;
 }
 
-/// Over many seeds, the mean of each element lies near the exact one, by its own spread. Every pair should be
-/// drawn many times, so the model should have no peaked rows.
+/// Expects the mean of each element over many seeds to be close to the exact one, relative to its own spread.
+/// Every pair should be drawn many times, so the model must not have peaked rows.
 inline void expect_unbiased(const SeededModel& model, const Caller& run, double theta, double most_kept = 0.5) {
   constexpr int kSeeds = 4000;
   const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
@@ -139,7 +139,7 @@ inline void expect_unbiased(const SeededModel& model, const Caller& run, double 
   for (size_t i = 0; i < count; ++i) {
     const double mean = sums[i] / kSeeds, variance = squares[i] / kSeeds;
     const double error = std::sqrt(variance / kSeeds);
-    // What rounding makes is no noise.
+    // Rounding is not noise.
     if (variance < 1e-12 * most * most) {
       ASSERT_LT(std::abs(mean), 3e-6 * most) << i;
       continue;
@@ -150,13 +150,13 @@ inline void expect_unbiased(const SeededModel& model, const Caller& run, double 
   }
   ASSERT_GT(random, static_cast<int>(count / 8));
   EXPECT_LT(worst, 5) << "standard errors, of " << random << " elements";
-  // A number a row decides about all of its elements: there are about a hundred independent ones.
+  // One random number per row affects all elements of the row, so there are about a hundred independent ones.
   if (model.tokens > 1) {
     EXPECT_NEAR(chi_square / random, 1, 0.5);
   }
 }
 
-/// The vocabulary entries that a rank has of a head.
+/// A rank's vocabulary entries of a head.
 struct Slice {
   int64_t first, entries;
 
@@ -169,8 +169,8 @@ struct Slice {
   }
 };
 
-/// Three slices of a vocabulary of 2000 have the same bits however many ranks share them. `run` calls a loss
-/// on the slice of one rank.
+/// Three slices of a vocabulary of 2000 have the same bits for any number of ranks. `run` calls a loss on the
+/// slice of one rank.
 inline void expect_same_over_ranks(const SeededModel& model, const BackwardOptions& backward,
                                    const std::function<Plan(const Context&, const Slice&, const Gradients&)>& run) {
   const auto run_world = [&](const std::vector<std::vector<int64_t>>& world) {

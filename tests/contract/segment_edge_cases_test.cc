@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of chosen segments at the edges: rows, types, shapes, budgets and callers that few models meet.
+// Gradients of chosen segments in edge cases: rows, types, shapes, budgets and callers that most models do
+// not have.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,13 +40,13 @@ TEST(SegmentEdgeCases, NearlyCertainTargetsKeepTheirDigits) {
   }
   const Caller run = cross_entropy_of(model);
   const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
-  // What is left to the others is 1e-7: a part of them is drawn, and the targets' own rows keep their digits,
-  // of which 1 - p in float32 would leave none.
+  // The other entries have a probability of 1e-7 together. A part of them is drawn, and the targets' own rows
+  // keep their digits, which 1 - p in float32 would lose.
   Plan plan;
   const Outputs got = outputs_of(model, run, sampled(5e-8), &plan);
   EXPECT_LT(plan.kept_share, 0.5);
   for (const int64_t target : model.targets) {
-    // Other rows' draws are in it too, a hundredth.
+    // Draws of other rows are included too, about a hundredth.
     const auto begin = static_cast<size_t>((model.tokens + target) * 64);
     double most = 0;
     for (size_t c = 0; c < 64; ++c) most = std::max(most, std::abs(static_cast<double>(exact.values[begin + c])));
@@ -66,7 +67,7 @@ TEST(SegmentEdgeCases, AVocabularyOfOneAndNoTokens) {
   }
 }
 
-// Rows without any gradient, of which some have been walked.
+// Rows without any gradient; some of them have been processed.
 TEST(SegmentEdgeCases, RowsWithoutAGradientGetZeros) {
   const SeededModel model(30, 9, 2000, 2);
   const Context context(options_of(2));
@@ -122,8 +123,8 @@ TEST(SegmentEdgeCases, TinyAndInfiniteGradients) {
   }
 }
 
-// What a draw takes must not decide whether it is used: here one of two segments, or none, beside the
-// target's.
+// A draw's outcome must not decide whether it is used: here it takes one of two segments, or none, in
+// addition to the target's.
 TEST(SegmentEdgeCases, TheMeanIsExactWhereADrawMayTakeMost) {
   SeededModel model(1, 3, 192, 0.01);
   model.targets[0] = 5;
@@ -144,7 +145,7 @@ TEST(SegmentEdgeCases, ATightBudgetMakesThemExact) {
   EXPECT_LE(tight.workspace_bytes, options.workspace_bytes);
 }
 
-// A callback may update the head at once: all that is read of its entries has been read.
+// A callback may update the head at once, because its entries will not be read again.
 TEST(SegmentEdgeCases, ASinkMayOverwriteTheHead) {
   SeededModel model(60, 17, 1500, 1);
   const auto hidden_of = [&](bool updates) {
@@ -162,7 +163,7 @@ TEST(SegmentEdgeCases, ASinkMayOverwriteTheHead) {
   EXPECT_EQ(hidden_of(true), want);
 }
 
-// A thread of a caller's team has a number that is none of the call's.
+// A thread of a caller's team has a thread number outside the call's team.
 TEST(SegmentEdgeCases, InsideATeamOfTheCallers) {
   const SeededModel model(40, 9, 2000, 4);
   const Caller run = cross_entropy_of(model);

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of chosen segments: sampled ones have the exact gradient as their mean, certified ones the error
-// that they promise, and both the same bits however the work is shared. What `noise` promises stands in
-// segment_noise_test.cc, and what few models meet in segment_edge_cases_test.cc.
+// Gradients of chosen segments: the mean of sampled ones is the exact gradient, certified ones have the
+// promised error, and both have the same bits for any threads and ranks. segment_noise_test.cc tests the
+// promise of `noise`, segment_edge_cases_test.cc rare models.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ TEST(SegmentGradients, TheMeanOfSampledOnesOfOtherLossesIsExact) {
   }
 }
 
-// The choice is made once, so outputs have the bits that they have together.
+// The choice is made once, so each output alone has the bits that it has with the others.
 TEST(SegmentGradients, EveryFormOfTheOutputs) {
   const SeededModel model(60, 17, 1500, 1);
   const Context context(options_of(2));
@@ -142,7 +142,7 @@ TEST(SegmentGradients, EveryFormOfTheOutputs) {
   run(alone);
   EXPECT_EQ(out, bias);
 
-  // Tiles come in the order of the vocabulary, each once.
+  // Tiles arrive in the order of the vocabulary, each once.
   alone.d_bias = {};
   out.assign(weight.size(), 99);
   int64_t next = 0;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of chosen segments where they follow more than one softmax: a teacher's distribution, and targets
-// that are distributions themselves.
+// Gradients of chosen segments that depend on more than one softmax: a teacher's distribution, and target
+// distributions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace logitless::testing {
 namespace segment_losses_test {
 
-// A student, and a teacher of another width that says something similar: it has the student's states and head
-// with noise, and some components of its own.
+// A student, and a similar teacher of another width: it has the student's states and head with noise, and
+// some components of its own.
 struct Pupil {
   SeededModel student;
   int64_t width;
@@ -255,7 +255,7 @@ TEST(SegmentLosses, TheValuesAreThoseOfExactGradients) {
   }
 }
 
-// Where the teacher gives an entry nothing, the reverse divergence is infinite, and so are gradients.
+// Where the teacher's probability is 0, the reverse divergence is infinite, and so are gradients.
 TEST(SegmentLosses, AnEntryThatTheTeacherRulesOutIsNeverDropped) {
   const SeededModel model(6, 5, 1000, 0.2);
   std::vector<float> logits = normal(static_cast<size_t>(model.tokens * model.vocab), 21, 0.5);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of chosen segments by `noise`: they have the error that was asked for, and are exact where no
-// error is asked for or a choice would not pay.
+// Gradients of chosen segments by `noise`: they have the requested error, and are exact if no error is
+// requested or if choosing would not pay.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(SegmentNoise, NoNoiseMeansExactToTheBit) {
   }
 }
 
-// The noise is that of d_hidden and d_weight: by itself d_bias is exact.
+// The noise applies to d_hidden and d_weight; d_bias alone is exact.
 TEST(SegmentNoise, TheBiasAloneIsExactByNoise) {
   const SeededModel model(40, 9, 2000, 2);
   const auto bias_of = [&](const BackwardOptions& backward) {
@@ -61,7 +61,7 @@ TEST(SegmentNoise, TheBiasAloneIsExactByNoise) {
   EXPECT_NE(bias_of(sampled(0.2)), bias_of({}));
 }
 
-// Flat rows would take nearly all segments.
+// Flat rows would choose nearly all segments.
 TEST(SegmentNoise, AreExactWhereMostWouldBeTaken) {
   SeededModel model(40, 9, 2000);
   const Caller run = cross_entropy_of(model);

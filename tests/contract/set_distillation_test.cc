@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Distillation from a teacher's log-probabilities at sets of ids, against its formulas in float64 and their
-// differences, and where masses vanish.
+// Distillation from a teacher's log-probabilities at sets of ids, compared with its formulas in float64 and
+// their differences, also for vanishing masses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct SetCase {
         sum += std::exp(t[v]);
       }
       std::shuffle(all.begin(), all.end(), random);
-      const int64_t count = row == 4 ? 0 : 1 + row % 5 * 3;  // row 4 takes no part
+      const int64_t count = row == 4 ? 0 : 1 + row % 5 * 3;  // row 4 is ignored
       for (int64_t k = 0; k < count; ++k) {
         ids.push_back(all[k]);
         logps.push_back(t[all[k]] - std::log(sum));
@@ -61,7 +61,7 @@ struct SetCase {
   Targets target_ids() const { return Targets(std::span(targets)); }
 };
 
-// The sum of f over cells whose masses are s and t; `whole` says that generalised KL is meant.
+// Returns the sum of f over cells with masses s and t; `whole` means generalised KL.
 double cells(const SetDistillation& o, const std::vector<double>& s, const std::vector<double>& t, bool whole) {
   const auto kl = [whole](double x, double y) { return (x > 0 ? x * std::log(x / y) : 0) + (whole ? y - x : 0); };
   double sum = 0;
@@ -101,7 +101,7 @@ double cells(const SetDistillation& o, const std::vector<double>& s, const std::
   return sum;
 }
 
-// The loss of one row, apart from the mean.
+// Returns the loss of one row, before taking the mean.
 double loss_of_row(const SetCase& c, const SetDistillation& o, int64_t row, const std::vector<double>& logits) {
   const double T = o.token.temperature;
   std::vector<double> p(kV);
@@ -253,7 +253,7 @@ TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
                               LogitsGradient(d_logits.data(), 1, kN, kV));
     EXPECT_GE(got.loss, 0);
     EXPECT_LE(got.loss, 1e-14);
-    if (o.loss_type == Divergence::kTotalVariation) continue;  // It has a corner there.
+    if (o.loss_type == Divergence::kTotalVariation) continue;  // it has a corner there
     for (const double d : d_logits) ASSERT_NEAR(d, 0, 1e-14);
   }
 }
@@ -281,7 +281,7 @@ TEST(SetDistillation, StaysFiniteWhereStudentAndTeacherAreFarApart) {
   }
 }
 
-// A probability that underflows weighs nothing, also where the other side's is none.
+// A probability that underflows has no effect, even if the other side's is 0.
 TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   const std::vector<int64_t> ids = {0, 1, 2}, offsets = {0, 3};
@@ -305,8 +305,8 @@ TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
   expect_finite({0, 1, -2000, 0}, {-1, -1, kNothing}, Divergence::kReverseKl);
 }
 
-// Where the student has nothing outside of the set, what rounding leaves of 1 - T is no probability: the loss
-// is that of renormalised sets. So it is where the set is the whole vocabulary.
+// If the student has nothing outside the set, the rounding residual of 1 - T must not count as a probability:
+// the loss is that of renormalised sets. The same holds if the set is the whole vocabulary.
 TEST(SetDistillation, ATailThatIsEmpty) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   const std::vector<int64_t> ids = {0, 1, 2, 3, 4}, offsets = {0, 5};
@@ -339,8 +339,8 @@ TEST(SetDistillation, ATailThatIsEmpty) {
   }
 }
 
-// Probabilities that rounding has brought to a sum of 1, or above it, leave no tail: a reverse KL is infinite
-// there, and finite with a floor.
+// Probabilities that rounding brings to a sum of 1, or above it, leave no tail. The reverse KL is then
+// infinite, and finite with a floor.
 TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
   const std::vector<int64_t> ids = {0, 2, 5}, offsets = {0, 3};
   const std::vector<double> logits = {0.5, -1, 0.25, 2, 0, 1};
@@ -374,7 +374,7 @@ TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
       o.tail_floor = 1e-7;
       const double loss = run(d);
       EXPECT_TRUE(std::isfinite(loss));
-      // A tail of that mass which the caller gives is the same tail.
+      // A given tail of that mass is the same tail.
       const double outside = std::log(o.tail_floor);
       teacher.outside_logps = ConstVector(&outside, 1);
       o.tail_floor = 0;
@@ -385,7 +385,7 @@ TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
   }
 }
 
-// A tiny share of one side is not lost where the other side has nothing.
+// A tiny share of one side is not lost if the other side has nothing.
 TEST(SetDistillation, SmallSharesOfAMixture) {
   const std::vector<int64_t> ids = {0, 1}, offsets = {0, 2};
   const std::vector<double> logits = {-std::numeric_limits<double>::infinity(), 0.5, 0},
@@ -406,7 +406,7 @@ TEST(SetDistillation, SmallSharesOfAMixture) {
 }
 
 TEST(SetDistillation, TheTailIsASumOfItsOwn) {
-  // The set has all but 1e-12 of the mass: 1 - S would have four digits.
+  // The set has all except 1e-12 of the mass: 1 - S would have four digits.
   std::vector<double> logits = {0, 1, -27.6, -28};
   const std::vector<int64_t> ids = {0, 1}, offsets = {0, 2};
   const double whole = std::log(std::exp(0.0) + std::exp(1.0) + std::exp(-27.6) + std::exp(-28.0));
@@ -421,7 +421,7 @@ TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   std::vector<double> d(4, 99);
   set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o,
                         LogitsGradient(d.data(), 1, 1, 4));
-  // s_r (log s_r - log t_r - KL), shared by the two: log s_r - log t_r is 1, and the KL far smaller.
+  // s_r (log s_r - log t_r - KL), shared by the two: log s_r - log t_r is 1, and the KL is far smaller.
   const double share = std::exp(-27.6) / (std::exp(-27.6) + std::exp(-28.0));
   EXPECT_NEAR(d[2] / (std::exp(tail) * share), 1, 1e-9);
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Several threads of the host take memory from one Workspace at once, each for calls of every task, while
-// another one asks what it holds and has it freed: every call gives the bits that it gives alone.
+// Several host threads use one Workspace at once, each for calls of every task, while another thread queries
+// its size and frees it: every call gives the bits that it gives alone.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,7 +23,7 @@ ContextOptions small_tiles(int threads, Workspace* workspace) {
   return options;
 }
 
-// Everything that all tasks leave, at once and in halves, from both sources.
+// Returns the results of all tasks, at once and in halves, for both kinds of logits.
 std::vector<std::byte> bytes_of_all_tasks(const Batch& batch, const FromHidden& hidden, const FromLogits& logits,
                                           const Context& context) {
   std::vector<std::byte> bytes;
@@ -42,7 +42,7 @@ std::vector<std::byte> bytes_of_all_tasks(const Batch& batch, const FromHidden& 
   return bytes;
 }
 
-// Each thread works with teams of its number of threads in `teams`.
+// `teams` has the team size of each thread.
 void serve_threads_at_once(const std::vector<int>& teams) {
   const Batch batch, full(true);
   const FromHidden hidden;
@@ -56,7 +56,8 @@ void serve_threads_at_once(const std::vector<int>& teams) {
     threads.emplace_back([&, t] {
       const Context context(small_tiles(teams[t], &workspace));
       for (int i = 0; i < 4; ++i) {
-        bytes_of_all_tasks(full, hidden, logits, context);  // what others leave in the memory of a call
+        // Fills the memory with the results of other calls.
+        bytes_of_all_tasks(full, hidden, logits, context);
         wrong[t] += bytes_of_all_tasks(batch, hidden, logits, context) != alone;
       }
       --running;

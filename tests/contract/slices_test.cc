@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Slices of a vocabulary that meet nobody, and a caller who carries what they say to each other: results have
-// the bits of one process that has all slices.
+// Slices of a vocabulary without a communicator: the caller exchanges their statistics. Results have the bits
+// of one process with all slices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ ContextOptions context_of(const FromHidden& source, std::span<const std::byte> g
   return options;
 }
 
-// What a task returns, and what it leaves in a slice's bytes.
+// fold_slice() of a task, and its run() with gradients. Both return bytes.
 using Fold = std::function<std::vector<std::byte>(const Context&, const FromHidden&)>;
 using Run = std::function<std::vector<std::byte>(const Context&, const FromHidden&, const Gradients&)>;
 
@@ -75,7 +75,7 @@ void expect_bits_of_one_process(const char* name, const Fold& fold, const Run& r
 
 using Gather = std::function<std::vector<std::byte>(const std::vector<std::byte>&)>;
 
-// As docs/parallel.md has it.
+// As in docs/parallel.md.
 double loss_of_slice(int64_t first, int64_t vocab_size, const Logits& logits, const CrossEntropy& task,
                      const logitless::Gradients& gradients, const Gather& gather) {
   // [slice]
@@ -143,7 +143,7 @@ TEST(Slices, HaveTheBitsOfOneProcess) {
                                   batch.grads, gradients);
         return bytes_of(stats);
       });
-  // Any other loss whose statistics are those of the request.
+  // Any other loss with the statistics of the request.
   PolicyLoss policy;
   policy.beta = 0.04;
   policy.entropy_bonus = 0.01;

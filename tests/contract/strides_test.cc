@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Strides of hidden states, of their gradients and of targets that are wrong.
+// Wrong strides of hidden states, of their gradients and of targets.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Teams that are smaller than asked. The program runs under several settings of OpenMP's environment:
-// CMakeLists.txt.
+// Teams that are smaller than requested. CMakeLists.txt runs the program with several settings of OpenMP's
+// environment.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow};
 
-// The threads that OpenMP gives when it may not choose for itself.
+// Returns the number of threads that OpenMP gives if it must not choose.
 int team_of(int threads) {
   const int dynamic = omp_get_dynamic();
   omp_set_dynamic(0);
@@ -27,7 +27,7 @@ int team_of(int threads) {
   return size;
 }
 
-// These products are large enough for OpenBLAS to want several threads.
+// Returns a call with products so large that OpenBLAS would use several threads.
 CrossEntropyTester large_call(int threads) {
   CrossEntropyTester tester;
   return tester.tokens(200).hidden(100).vocab(1200).finite_everywhere().threads(threads);
@@ -60,7 +60,7 @@ TEST(Team, SettingsAreAsBefore) {
   omp_set_dynamic(0);
 }
 
-// Returns the loss of a call, or -1 when it threw.
+// Returns the loss of a call, or -1 if it threw.
 double loss_of(CrossEntropyTester tester) {
   try {
     return tester.run_once().result.loss;
@@ -100,8 +100,8 @@ TEST(Team, CallsOfOtherSizesAtOnce) {
   EXPECT_EQ(same, std::vector<int>(3, 20));
 }
 
-// Far more tasks than the runtime is given at once, and each of them short: a runtime whose records end too
-// soon, or tasks that begin too soon, are found here.
+// Far more tasks than the runtime gets at once, all of them short: finds runtimes whose records end too
+// early, and tasks that begin too early.
 TEST(Team, ManySmallTiles) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
     CrossEntropyTester tester;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The largest logits to the last tie: whole-numbered hidden states and heads, whose logits every GEMM gets
-// exactly; and the functions on their lists.
+// The largest logits with all ties, on whole-numbered hidden states and heads, whose logits are exact in
+// every GEMM; and the functions on these lists.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kHidden = 5;
 
-// Logits are sums of products from -4 to 4: many ties.
+// Logits are sums of products from -4 to 4, with many ties.
 struct WholeModel {
   int64_t tokens, vocab;
   std::vector<float> states, weight;
@@ -63,7 +63,7 @@ struct WholeModel {
   }
 };
 
-// A loss whose rows all have a gradient, and which reads the lists.
+// A loss that reads the lists, and has a gradient for every row.
 class ListLoss final : public TokenLoss {
  public:
   explicit ListLoss(int64_t top_k) : top_k_(top_k) {}
@@ -110,7 +110,7 @@ TEST(TopK, TiesGoToTheLowerIdHoweverTheVocabularyIsCut) {
 }
 
 TEST(TopK, OfLogitsThatTheCallerHolds) {
-  // Row by row: all different, all equal, masks, nothing but masks, a NaN, +inf, ignored.
+  // Row by row: all different, all equal, masks, only masks, a NaN, +inf, ignored.
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const std::vector<float> logits = {1,    2,    3, 0, 5,   5, 5, 5, -inf, 2,   -inf, 1, -inf, -inf,
                                      -inf, -inf, 1, 9, nan, 3, 1, 2, inf,  3.0, 1,    2, 3,    4};
@@ -190,7 +190,7 @@ TEST(TopK, OverlapsCountSharedIds) {
   expect_invalid_input({"rows = -1"}, [&] { top_overlaps(a, b, -1); });
 }
 
-// Lists that do not fit are made chunk by chunk, with the same result.
+// Lists that do not fit are computed in chunks, with the same result.
 TEST(TopK, AnyBudgetThatIsAcceptedGivesTheSameLists) {
   const WholeModel model(700, 900);
   ContextOptions options;
@@ -218,7 +218,7 @@ TEST(TopK, AnyBudgetThatIsAcceptedGivesTheSameLists) {
 
 TEST(TopK, WhoDoesNotAskDoesNotPay) {
   const WholeModel model(46, 150);
-  // A list has 16 bytes an entry and gathers up to 2 k + 16, however many stretches the vocabulary has.
+  // A list has 16 bytes per entry and gathers up to 2 k + 16 entries, for any number of vocabulary ranges.
   const size_t cache_lines = 2 * 64, lists = 37 * (216 * 16 + 24);
   EXPECT_GE(model.planned(100).workspace_bytes, model.planned(0).workspace_bytes + lists);
   EXPECT_LE(model.planned(100).workspace_bytes, model.planned(0).workspace_bytes + lists + cache_lines);

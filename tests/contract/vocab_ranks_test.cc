@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks that hold parts of the vocabulary send each other what they must, and little more.
+// Ranks that share the vocabulary send only necessary data, plus a little.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,14 +12,14 @@
 namespace logitless::testing {
 namespace vocab_ranks_test {
 
-// 16 bytes of statistics per token and rank, 8 H (P - 1) / P of d_hidden, and little more.
+// 16 bytes of statistics per token and rank, 8 H (P - 1) / P of d_hidden, and a little more.
 TEST(VocabRanks, SendWhatTheyMust) {
   constexpr int64_t kRows = 4000, kColumns = 48, kWords = 90;
   struct Case {
     bool gradients;
     DType dtype;
     WriteMode mode;
-    double bytes_of_d_hidden;  // of each of its elements that a rank gives away: parts, and what they sum to
+    double bytes_of_d_hidden;  // per element that a rank sends: parts, and their sums
   };
   for (const Case& c : {Case{false, DType::kFloat32, WriteMode::kOverwrite, 0},
                         {true, DType::kFloat32, WriteMode::kOverwrite, 4 + 4},

@@ -35,7 +35,7 @@ struct SinkFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Calls with a sink that throws at the tile that holds `entry`. Returns how many calls the sink got.
+// Runs with a sink that throws at the tile with `entry`. Returns the number of calls of the sink.
 int throw_at(int64_t entry, PlanKind plan, int threads) {
   InputSpec spec;
   spec.tokens = 50;
@@ -71,7 +71,7 @@ TEST(WeightSink, ItsExceptionArrivesAndNoCallFollows) {
       for (const int64_t entry : {0, 33, 250, 499}) EXPECT_EQ(throw_at(entry, plan, threads), entry / 32 + 1);
     }
   }
-  // The team is as good as before.
+  // The team still works.
   small().plan(PlanKind::kTwoPass).matches_oracle();
 }
 
@@ -87,7 +87,7 @@ TEST(WeightSink, OneCallAtATime) {
   Gradients gradients;
   gradients.weight_sink = [&](int64_t, int64_t, const ConstMatrix&) {
     if (++inside > 1) ++together;
-    std::vector<double> busy(1000, 1.0);  // long enough for a second call to meet this one
+    std::vector<double> busy(1000, 1.0);  // long enough for a second call to overlap
     volatile double sum = 0;
     for (const double x : busy) sum = sum + x;
     --inside;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that take their memory from a Workspace: a repeated one allocates what it returns and nothing else,
-// whatever the task, the source and the plan, and no bit changes.
+// Calls that use a Workspace: a repeated call allocates only its results, for every task, kind of logits and
+// plan, and no bit changes.
 #include "logitless/workspace.h"
 
 #include <gtest/gtest.h>
@@ -36,15 +36,15 @@ struct WorkspaceCalls : ::testing::Test {
 using Sources = ::testing::Types<FromHidden, FromLogits>;
 TYPED_TEST_SUITE(WorkspaceCalls, Sources);
 
-// What one call of a task, or its two halves, left: everything that the caller gets.
+// The results of one call of a task, or of its halves: everything that the caller gets.
 struct Left {
   std::vector<std::byte> returned;
   std::vector<float> gradients;
   bool operator==(const Left&) const = default;
 };
 
-// Makes one call, or two halves as a trainer's step does. Where `settled`, each allocates exactly the columns
-// that it returns.
+// Makes one call, or forward() and backward() as in a trainer's step. If `settled`, each must allocate
+// exactly the columns that it returns.
 template <class Task>
 Left run(const Task& task, const Context& context, bool halves, bool settled) {
   typename Task::Outputs outputs;
@@ -69,7 +69,7 @@ Left run(const Task& task, const Context& context, bool halves, bool settled) {
   return {bytes_of(forward), outputs.values()};
 }
 
-// Leaves numbers in all memory that calls of this size take: in rows that take no part, too.
+// Fills all memory that calls of this size use with numbers, including ignored rows.
 template <class Source>
 void fill_with_numbers(const Source& source, const Context& context) {
   const Batch full(true);
@@ -127,8 +127,8 @@ TEST(WorkspaceOfACall, StatisticsWithoutTargetsAllocateWhatTheyReturn) {
   EXPECT_EQ(got.entropy, want.entropy);
 }
 
-// Batches of growing length leave no trail of blocks: it holds what the longest one needs, within a factor of
-// two.
+// Batches of growing length leave no unused blocks: the Workspace holds at most twice the need of the longest
+// one.
 TEST(WorkspaceOfACall, FollowsShapesThatGrow) {
   const std::vector<float> logits = normal(400 * kVocab, 5);
   const std::vector<int64_t> targets(400, 7);
@@ -146,7 +146,7 @@ TEST(WorkspaceOfACall, FollowsShapesThatGrow) {
   EXPECT_EQ(run(17, workspace), run(17, of_the_longest));
 }
 
-// A loss that calls the library again, with a Workspace, another one and none.
+// A loss that calls the library again, with the same Workspace, another one and none.
 TEST(WorkspaceOfACall, CallsWithinCallsKeepApart) {
   const FromHidden source;
   const Batch batch;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The JSON Lines of a benchmark, as --against reads them.
+// Reads a benchmark's JSON Lines, as --against does.
 #include "fuzz_target.h"
 #include "io/bench_run.h"
 

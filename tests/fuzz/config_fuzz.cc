@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A config, read from a file and as the value of --set.
+// Reads a config from a file, and as the value of --set.
 #include "io/config.h"
 
 #include "fuzz_target.h"
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const io::Config again = io::load_config(std::nullopt, config.settings);
     fuzz::require(again.settings == config.settings, "a config's settings give the same config");
   });
-  // No argument of a command holds a zero byte.
+  // A command's argument cannot hold a zero byte.
   const std::string argument = text.substr(0, text.find('\0'));
   fuzz::reads([&] { io::load_config(std::nullopt, std::vector{"model=" + argument}); });
   fuzz::reads([&] { io::load_config(std::nullopt, std::vector{"preference.loss_type=" + argument}); });

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a fuzz target promises of any bytes: they are read, or refused by an io::Error of one line. Anything
-// else, such as another exception, a sanitizer's complaint or a run without end, is a finding.
+// The contract of a fuzz target: any bytes are either read, or refused with an io::Error of one line.
+// Anything else, such as another exception, a sanitizer report or a timeout, is a finding.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,14 +22,14 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Ends the process with a message, which is what the fuzzer records.
+// Ends the process with a message, which the fuzzer records.
 inline void require(bool holds, const std::string& promise) {
   if (holds) return;
   std::fprintf(stderr, "broken promise: %s\n", promise.c_str());
   std::abort();
 }
 
-// Whether `read` took the bytes.
+// Returns whether `read` accepted the bytes.
 template <class Read>
 bool reads(const Read& read) {
   try {
@@ -45,7 +45,7 @@ bool reads(const Read& read) {
   }
 }
 
-// A file in memory, written anew for each input.
+// A file in memory, rewritten for each input.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(memfd_create("fuzz", MFD_CLOEXEC)) { require(descriptor_ >= 0, "memory files exist"); }

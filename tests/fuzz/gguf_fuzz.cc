@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A GGUF file: its keys and tensors, every tensor as a weight, and the head.
+// Reads a GGUF file: its keys and tensors, every tensor as a weight, and the head.
 #include "io/gguf.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ void read_key(const io::GgufFile& file, const std::string& key) {
 
 volatile unsigned sum_of_bytes;
 
-// Reads every byte: one outside of the file is a fault where it stands on a page behind it.
+// Reads every byte, so that a read outside the file faults if it crosses into an unmapped page.
 void read_bytes(const io::GgufTensor& tensor) {
   unsigned sum = 0;
   for (size_t i = 0; i < tensor.bytes(); ++i) sum += std::to_integer<unsigned>(tensor.data[i]);
   sum_of_bytes = sum;
 }
 
-// One of a type that is not known has a byte at least.
+// A tensor of an unknown type has at least one byte.
 void check_apart(const io::GgufTensor& a, const io::GgufTensor& b) {
   const bool apart = a.file_offset + std::max<size_t>(a.bytes(), 1) <= b.file_offset ||
                      b.file_offset + std::max<size_t>(b.bytes(), 1) <= a.file_offset;

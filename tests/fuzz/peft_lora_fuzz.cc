@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The adapter_config.json beside a LoRA's tensors, as PEFT saves both.
+// Reads the adapter_config.json that PEFT saves with a LoRA's tensors.
 #include <array>
 #include <filesystem>
 
@@ -9,7 +9,7 @@
 namespace logitless::fuzz {
 namespace {
 
-// A folder with the tensors of a LoRA, whose config is a file in memory.
+// A folder with a LoRA's tensors, and its config as a file in memory.
 class AdapterFolder {
  public:
   AdapterFolder() {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Hands every file of the folders on the command line to a fuzz target: the corpus as a test, with any
+// Passes every file in the given folders to a fuzz target, so that the corpus runs as a test with any
 // compiler.
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A safetensors file: its header, every tensor found by name and by kind, and every conversion of its
+// Reads a safetensors file: its header, every tensor by name and by kind, and every conversion of its
 // elements.
 #include "io/safetensors.h"
 
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         io::TensorWish{"targets", io::TensorClass::kInteger, 1}, io::TensorWish{"mask", io::TensorClass::kFlag, 1}}) {
     fuzz::reads([&] { io::find_tensor(memory.path(), wish); });
     for (const std::string& name : names) {
-      if (name.find(':') != std::string::npos) continue;  // FILE:TENSOR ends FILE at the last colon.
+      if (name.find(':') != std::string::npos) continue;  // FILE:TENSOR splits at the last colon
       fuzz::reads(
           [&] { fuzz::require(!io::find_tensor(memory.path() + ":" + name, wish).place().empty(), "a place"); });
     }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The tokens of a call that one of several data ranks holds.
+// The tokens of a call that belong to one of several data ranks.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@
 
 namespace logitless::testing {
 
-/// Some of the sequences of a call. Must outlive the views that it cuts.
+/// Some of the sequences of a call. Must outlive the views that it returns.
 class BatchPart {
  public:
   BatchPart(const DrawnCall& call, const std::vector<int64_t>& offsets, int64_t first, int64_t count)
@@ -54,7 +54,7 @@ class BatchPart {
     gradients.d_lora_states = cut(gradients.d_lora_states, false);
     return gradients;
   }
-  /// Of a task. Each part is cut once.
+  /// Cuts a task. Call it once per part.
   template <Task T>
   T cut_task(T task) {
     task.token.temperatures = cut(task.token.temperatures);

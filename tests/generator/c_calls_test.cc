@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Drawn calls through the C API: everything that a call is given arrives, and everything that it returns
-// comes back.
+// Runs drawn calls through the C API: all inputs must reach the call, and all results must come back.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -46,7 +45,7 @@ int receive_tile(void* user, int64_t first, int64_t count, const logitless_tenso
   return 0;
 }
 
-// Returns the results by name; one that was not computed is empty.
+// Returns the results by name; a result that was not computed is empty.
 template <Task T>
 std::vector<Column> columns_in(logitless_call* call) {
   std::vector<Column> columns = columns_of(typename T::Result());
@@ -99,7 +98,7 @@ Ran run_through_c(const Given<T>& given) {
   logitless::WeightGradientSink sink = given.gradients.weight_sink;
   if (sink) throw_unless_ok(logitless_set_weight_sink(call, receive_tile, &sink));
   if (std::is_same_v<T, IdLogps> || !given.upstream.each.empty()) {
-    // A list without entries has an address, too.
+    // An empty list needs an address too.
     static const double kNone = 0;
     const std::vector<double>& each = given.upstream.each;
     call.put("upstream", tensor(each.empty() ? &kNone : each.data(), LOGITLESS_FLOAT64, {std::ssize(each)}));
@@ -142,7 +141,7 @@ TEST(DrawnCalls, ArriveThroughC) {
     DrawnCall call = draw_call(random);
     call.vocab_ranks = call.data_ranks = 1;
     call.reuse = false;
-    if (call.task == CustomLoss::kName) continue;  // Its callback is tested by itself.
+    if (call.task == CustomLoss::kName) continue;  // its callback has its own test
     const Verdict verdict = check(call);
     ASSERT_EQ(verdict.fault, "") << code_of(call);
     accepted += verdict.refusal.empty();

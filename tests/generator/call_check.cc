@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Holds a drawn call to its reference and to what the library promises.
+// Compares a drawn call with its reference, and checks the library's other promises.
 #include <bit>
 #include <exception>
 #include <string>
@@ -66,7 +66,7 @@ std::string CallCheck<T>::least_budget_fault() {
   try {
     least_ = plan_with(size_t{1} << 30).least_workspace_bytes;
   } catch (const InvalidInput&) {
-    return "";  // The call itself is refused, too.
+    return "";  // the call itself is refused too
   }
   try {
     if (least_ > 1) plan_with(least_ - 1);
@@ -86,7 +86,7 @@ void CallCheck<T>::move_logits(const Side& side, uint64_t pattern, oracle::Matri
     const double value = raw.data()[k];
     if (std::isinf(value)) continue;
     const double error = side.raw_error.data()[k] + 16 * unit * (1 + std::fabs(value));
-    // Equal logits that are exact stay equal.
+    // Logits that are exact and equal stay equal.
     if (call_.values == Values::kWhole) random.seed(pattern + std::bit_cast<uint64_t>(value));
     raw.data()[k] += amplitude_of(pattern) * (random() % 2 == 0 ? error : -error);
   }
@@ -114,12 +114,12 @@ std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
   if (!fault.empty()) return "float64: " + fault;
   references.terms = reference.terms;
   for (int64_t i = 0; i < references.terms.size(); ++i) references.terms[i] *= std::fabs(upstream_.of_row(i));
-  // A difference is looked at again with more patterns: something may jump nearby.
+  // Check a difference again with more patterns, because a function may jump nearby.
   uint64_t patterns = 0;
   for (const uint64_t more : {4, 40}) {
     while (patterns < more) add(++patterns);
     fault = column_fault(call_, ran.columns, references);
-    // A plan tells of its own rank or slice what is exact.
+    // A rank's or slice's plan only says whether its own part is exact.
     const bool cut = call_.slices * call_.vocab_ranks * call_.data_ranks > 1;
     if (fault.empty() && (call_.backward == BackwardMode::kExact || !cut)) {
       fault = gradient_fault(call_, student_, ran.plan, outputs, references);
@@ -129,7 +129,7 @@ std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
   return fault;
 }
 
-// Ranks of a vocabulary have the bits of one process that has their slices.
+// Ranks of a vocabulary must have the bits of one process with the same slices.
 template <Task T>
 std::string CallCheck<T>::one_process_fault(const Ran& ran, const std::vector<std::byte>& gradients) {
   if (call_.vocab_ranks == 1 || call_.data_ranks > 1 || call_.budget != Budget::kDefault) return "";

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Runs a drawn call of one task: as a whole or in halves, in one process or on a grid of ranks.
+// Runs a drawn call of one task: as a whole or as forward() and backward(), in one process or on a grid of
+// ranks.
 #pragma once
 
 #include <algorithm>
@@ -22,15 +23,15 @@
 
 namespace logitless::testing {
 
-/// What one run left, beside its outputs.
+/// The results of one run, except its outputs.
 struct Ran {
   std::vector<Column> columns;
-  std::vector<std::byte> bits;  ///< of everything that is returned
+  std::vector<std::byte> bits;  ///< of all results
   Plan plan, planned;
   std::string refusal;
 };
 
-/// A call with all that it is given.
+/// A call with all its inputs.
 template <Task T>
 struct Given {
   const Context& context;
@@ -64,10 +65,10 @@ Ran run_given(const Given<T>& call) {
   return ran;
 }
 
-/// The surface that calls go through: C++, or what a test sets.
+/// The API that calls go through: C++, or what a test sets.
 template <Task T>
 inline Ran (*run_here)(const Given<T>&) = &run_given<T>;
-/// Whether rows that take no part are NaN.
+/// If true, ignored rows are set to NaN.
 inline bool poisons_rows = true;
 
 template <Task T>
@@ -80,15 +81,15 @@ class CallRun {
         tensors_(call_, student_, random_) {}
 
  protected:
-  /// Sets the options and draws the tensors of the task, and ∂L/∂result. Throws InvalidInput for an option
-  /// that the task does not accept.
+  /// Sets the options, and draws the task's tensors and ∂L/∂result. Throws InvalidInput for an option that
+  /// the task does not accept.
   void set_task();
   ContextOptions context_options() const;
   bool halves() const { return call_.halves || !kRuns<T>; }
   /// Runs with this number of threads. If the library refuses the call, the result holds the message.
   Ran run(Outputs& outputs, int64_t threads);
 
-  /// Returns the sizes of the slices, or of the ranks' parts, of the vocabulary.
+  /// Returns the sizes of the vocabulary's slices or ranks' parts.
   std::vector<int64_t> cut(int64_t parts) const;
   /// Returns the slices of a rank.
   std::vector<int64_t> slices_of_part(int64_t part) const;
@@ -99,8 +100,8 @@ class CallRun {
   TaskTensors tensors_;
   T task_ = {};
   UpstreamNumbers upstream_;
-  size_t least_ = 0;             ///< the budget of Budget::kLeast, once it is known
-  std::vector<int64_t> slices_;  ///< of one process, where they are not those of the call
+  size_t least_ = 0;             ///< the budget for Budget::kLeast, once known
+  std::vector<int64_t> slices_;  ///< of one process, if they differ from the call's
 
  private:
   void draw_upstream();
@@ -169,7 +170,8 @@ ContextOptions CallRun<T>::context_options() const {
   return options;
 }
 
-// Uneven, and the second of three is empty. An empty list of ids would be all of them.
+// Parts are uneven, and the second of three is empty. With ids no part is empty, because an empty list would
+// mean all entries.
 template <Task T>
 std::vector<int64_t> CallRun<T>::cut(int64_t parts) const {
   const int64_t vocab = student_.vocab();
@@ -187,7 +189,8 @@ std::vector<int64_t> CallRun<T>::slices_of_part(int64_t part) const {
   return {part / 2, 0, part - part / 2};
 }
 
-// Ranks form a grid: rank d * vocab_ranks + v has the d-th part of the batch, and the v-th of the vocabulary.
+// Ranks form a grid: rank d * vocab_ranks + v has the d-th part of the batch and the v-th part of the
+// vocabulary.
 template <Task T>
 Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions& options) {
   const auto across = static_cast<size_t>(call_.vocab_ranks), along = static_cast<size_t>(call_.data_ranks);
@@ -205,7 +208,7 @@ Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions
     if (across > 1 && call_.slices > 1) own.ranks.slices = slices_of_part(parts[v]);
     if (along > 1) own.ranks.data = &of_data[v].of(static_cast<int>(d));
     own.ranks.sum_d_weight = along > 1 && !call_.finished;
-    // The first of two has one sequence.
+    // The first of two data ranks has one sequence.
     BatchPart batch(call_, offsets, d == 0 ? 0 : 1, along == 1 ? call_.sequences : d == 0 ? 1 : call_.sequences - 1);
     T task = task_;
     if (tensors_.other()) tensors_.set_other(task, first, parts[v]);
@@ -218,7 +221,7 @@ Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions
     ran[r] =
         run_here<T>({Context(own), batch.cut(student_.logits(first, parts[v])), task, upstream, gradients, halves()});
   });
-  // A rank whose fault it is throws the reason, the others a RankError.
+  // The rank that caused an error throws the reason, the others a RankError.
   std::exception_ptr left;
   for (const auto& error : errors) {
     try {
@@ -231,7 +234,7 @@ Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions
   return joined(ran, outputs, parts, offsets);
 }
 
-// Returns what belongs to the tokens of `batch`.
+// Returns the part that belongs to the tokens of `batch`.
 template <Task T>
 UpstreamNumbers CallRun<T>::part_of(const UpstreamNumbers& whole, const BatchPart& batch, const T& task) const {
   UpstreamNumbers part = whole;
@@ -253,7 +256,7 @@ UpstreamNumbers CallRun<T>::part_of(const UpstreamNumbers& whole, const BatchPar
   return part;
 }
 
-// Joins the results of the ranks, and copies their outputs into those of the first rank.
+// Joins the results of the ranks, and copies all outputs to the first rank.
 template <Task T>
 Ran CallRun<T>::joined(std::vector<Ran>& ran, std::vector<Outputs>& outputs, const std::vector<int64_t>& parts,
                        const std::vector<int64_t>& offsets) const {
@@ -321,7 +324,7 @@ Ran CallRun<T>::run(Outputs& outputs, int64_t threads) {
     }
     std::vector<Outputs> each;
     for (int64_t r = 0; r < call_.vocab_ranks * call_.data_ranks; ++r) each.emplace_back(call_, student_);
-    // What a head's gradients are added to is summed over the batch, too.
+    // The initial values of accumulated gradients are summed over the batch too.
     for (size_t r = static_cast<size_t>(call_.vocab_ranks); call_.accumulate && r < each.size(); ++r) {
       for (GuardedTensor* out : {&each[r].d_weight, &each[r].d_bias, &each[r].d_lora_a, &each[r].d_lora_b}) {
         for (int64_t i = 0; out->given() && i < out->count(); ++i) out->set(i, 0);

@@ -31,7 +31,7 @@ void showValue(const DrawnCall& call, std::ostream& out) { out << '\n' << code_o
 
 namespace {
 
-// The same calls each time; RC_PARAMS="seed=N max_success=M" draws others.
+// Draws the same calls each time; RC_PARAMS="seed=N max_success=M" draws others.
 TEST(DrawnCalls, HoldWhatTheLibraryPromises) {
   setenv("RC_PARAMS", "seed=1 max_success=4000", 0);
   EXPECT_TRUE(rc::check([](const DrawnCall& call) {
@@ -41,7 +41,8 @@ TEST(DrawnCalls, HoldWhatTheLibraryPromises) {
   }));
 }
 
-// As many sequences as tokens, but one has two of them: their sum says nothing of the tokens.
+// There are as many sequences as tokens, but one sequence has two tokens, and their sum does not determine
+// each.
 TEST(DrawnCalls, SumsOfSequencesDoNotWeighTokens) {
   DrawnCall call;
   call.task = "preference_loss";

@@ -11,15 +11,16 @@ namespace {
 
 using oracle::MatrixXd;
 
-/// A matrix, a bound of its error, and the sizes of the terms that it sums.
+/// A matrix, an error bound, and the sizes of the summed terms.
 struct Bounded {
   MatrixXd value, bound, size;
 };
 
-// How much farther than the moved logits a result may be. A float64 call errs as much as its reference does.
+// The allowed error relative to the effect of moved logits. A float64 call has the same error as its
+// reference.
 double movement(const DrawnCall& call) { return call.states == DType::kFloat64 ? 16 : 6; }
 
-/// What an element of an output should be.
+/// The expected value of an output's element.
 struct Element {
   double exact, tolerance;
 };
@@ -29,7 +30,7 @@ Element element_of(const DrawnCall& call, const GuardedTensor& got, const Guarde
   const double held = std::isnan(before_call) ? 0 : before_call;
   const double exact = want.value.data()[i] + held;
   double tolerance = want.bound.data()[i] + half_ulp(std::fabs(exact) + want.bound.data()[i], got.dtype()) + 1e-30;
-  // Each data rank rounds its part before they are summed.
+  // Each data rank rounds its part before the parts are summed.
   if (call.data_ranks > 1) {
     tolerance += static_cast<double>(call.data_ranks) * half_ulp(want.size.data()[i] + std::fabs(held), got.dtype());
   }
@@ -40,7 +41,7 @@ Element element_of(const DrawnCall& call, const GuardedTensor& got, const Guarde
   return {exact, tolerance};
 }
 
-// Returns how an output differs from a gradient; empty: it does not.
+// Returns how an output differs from a gradient, or an empty string.
 std::string output_fault(const char* name, const DrawnCall& call, const GuardedTensor& got, const GuardedTensor& before,
                          const Bounded& want) {
   const int64_t cols = got.cols();
@@ -58,8 +59,7 @@ std::string output_fault(const char* name, const DrawnCall& call, const GuardedT
   return "";
 }
 
-// Returns how far a certified gradient is beyond the bound of its error, in the Frobenius norm; empty: it is
-// not.
+// Returns how far a certified gradient's error exceeds its bound, in the Frobenius norm, or an empty string.
 std::string certified_fault(const char* name, const DrawnCall& call, const GuardedTensor& got,
                             const GuardedTensor& before, const Bounded& want, double bound) {
   double off = 0, room = 0;
@@ -73,7 +73,7 @@ std::string certified_fault(const char* name, const DrawnCall& call, const Guard
   return name + (" is off by " + std::to_string(std::sqrt(off))) + ", certified is " + std::to_string(bound);
 }
 
-/// dL/dr and its error, and the gradients that follow by matrix products.
+/// dL/dr and its error, and the gradients computed from it by matrix products.
 class Gradients64 {
  public:
   Gradients64(const DrawnCall& call, const Side& student, const Plan& plan, const References& references)
@@ -84,7 +84,7 @@ class Gradients64 {
     relative_ = rounding_ + sum_error(terms, unit_);
   }
 
-  /// What overflows the type of the sums may become anything.
+  /// Returns whether numbers overflow the type of the sums; the outputs may then be anything.
   bool overflows() const {
     const auto number = [](double v) { return std::isnan(v) ? 0 : v; };
     return d_raw_.size.size() > 0 && unit_ > 0x1p-50 && !(d_raw_.size.unaryExpr(number).maxCoeff() < 1e30);
@@ -117,7 +117,7 @@ class Gradients64 {
   }
 
  private:
-  static constexpr double kScale = 0.5;  ///< of a LoRA
+  static constexpr double kScale = 0.5;  ///< of the LoRA
 
   Bounded d_raw_of(const References& references) const {
     const MatrixXd& d_capped = references.results[0].d_capped;
@@ -129,7 +129,7 @@ class Gradients64 {
     for (int64_t i = 0; i < references.terms.size(); ++i) {
       out.bound.row(i).array() += 32 * unit_ * references.terms[i];
     }
-    // The slope of a softcap moves with its logit.
+    // The slope of a softcap depends on its logit.
     if (call_.softcap > 0 && !call_.finished) {
       out.bound += d_capped.cwiseAbs().cwiseProduct(student_.raw_error) * (4 / call_.softcap);
     }
@@ -137,10 +137,10 @@ class Gradients64 {
     return out;
   }
   static Bounded turned(const Bounded& of) { return {of.value.transpose(), of.bound.transpose(), of.size.transpose()}; }
-  // The products with a and b are rounded, too.
+  // The products with a and b are rounded too.
   static Bounded scaled(const Bounded& of) { return {kScale * of.value, 2 * of.bound, of.size}; }
   Bounded product(const Bounded& d, const MatrixXd& by, const MatrixXd& by_size) const {
-    // What rounding leaves of a row is put back with a mean row.
+    // Rounding residuals of a row are corrected with a mean row.
     if (by.rows() == 0)
       return {MatrixXd::Zero(d.value.rows(), by.cols()), MatrixXd::Zero(d.value.rows(), by.cols()),
               MatrixXd::Zero(d.value.rows(), by.cols())};
@@ -169,7 +169,7 @@ std::string column_fault(const DrawnCall& call, const std::vector<Column>& got, 
       return text.str();
     };
     if (got[c].values.size() != want[c].values.size()) return want[c].name + " has another size";
-    // Of two numbers that are both all but 0 or 1, float32 cannot tell the larger one.
+    // If both numbers are close to 0 or to 1, float32 cannot tell which is larger.
     const bool extreme = call.values == Values::kCertain || call.values == Values::kLarge;
     if (extreme && (want[c].name == "accuracy" || want[c].name == "agreement")) continue;
     for (size_t i = 0; i < want[c].values.size(); ++i) {
@@ -198,7 +198,7 @@ std::string gradient_fault(const DrawnCall& call, const Side& student, const Pla
                            const References& references) {
   const Gradients64 gradients(call, student, plan, references);
   if (gradients.overflows()) return "";
-  // Chosen segments of the vocabulary make what the plan tells.
+  // With chosen segments, the plan says whether the gradients are exact.
   const bool exact = call.backward == BackwardMode::kExact || plan.kept_share == 1;
   if (!exact && call.backward == BackwardMode::kSampled) return "";
   Side untouched = student;

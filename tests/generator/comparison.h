@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Compares what a drawn call has left with its reference. The bounds follow from what the reference makes of
-// logits that are moved by as much as an engine's may be off.
+// Compares the results of a drawn call with its reference. The bounds come from running the reference on
+// logits that are moved by the largest error of an engine.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace logitless::testing {
 
-/// The same call on the logits of a side, the first time as they are, then moved.
+/// The reference's results: first on the exact logits, then on moved ones.
 struct References {
   std::vector<ReferenceResult> results;
   oracle::MatrixXd slope;  ///< dc/dr, [N, V]
-  /// [N]: what the terms of a row's gradients add up to, of which rounding is a share; empty: the gradients
-  /// themselves.
+  /// [N]: the sizes of the terms that a row's gradients sum, to which rounding is relative; empty: the
+  /// gradients themselves.
   oracle::VectorXd terms;
 };
 
-/// Returns how the numbers of a result differ; empty: they do not.
+/// Returns how the numbers of a result differ, or an empty string.
 std::string column_fault(const DrawnCall& call, const std::vector<Column>& got, const References& references);
-/// Returns how the gradients differ.
+/// Returns how the gradients differ, or an empty string.
 std::string gradient_fault(const DrawnCall& call, const Side& student, const Plan& plan, Outputs& outputs,
                            const References& references);
 

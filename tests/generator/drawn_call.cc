@@ -15,7 +15,8 @@ namespace logitless::testing {
 namespace {
 
 using Option = std::pair<std::string, std::string>;
-/// Options that act: one field at another value than its default, and what it needs beside it.
+/// Options that have an effect: a field with a value other than its default, and the other fields that it
+/// needs.
 using Choices = std::vector<std::vector<Option>>;
 
 template <class T>
@@ -66,7 +67,7 @@ std::string code_of_value(const T& value) {
   }
 }
 
-// Takes away what the library refuses for certain, so that most calls run.
+// Removes settings that the library always refuses, so that most calls run.
 void make_consistent(DrawnCall& call) {
   const bool wide = call.states == DType::kFloat64;
   for (DType* type : {&call.head, &call.lora}) {
@@ -93,25 +94,25 @@ void make_consistent(DrawnCall& call) {
     if (call.values == Values::kMasked) call.bias = true, call.softcap = 0;
   }
   if (call.lora_rank == 0) call.lora_states = false;
-  // Pairs are not cut, and mismatched completions of KTO belong to all.
+  // Pairs cannot be split between ranks, and neither can KTO's mismatched completions.
   const bool pairs = call.task == PreferenceLoss::kName;
   if (pairs || call.sequences == 1 || (call.task == KtoLoss::kName && call.mask)) call.data_ranks = 1;
   if (call.data_ranks > 1) call.sink = false;
-  // An empty list of ids would be all of them.
+  // An empty list of ids would mean all entries.
   if (call.vocab_ranks > 1 && call.vocab_ids) call.slices = 1;
   if (call.task == PreferenceLoss::kName && call.sequences == 1) call.sequences = 2;
   const bool no_loss = call.task == IdLogps::kName || call.task == TokenStatistics::kName;
   if (no_loss) call.halves = true;
   if (call.halves && call.plan == PlanKind::kOnePass) call.plan = PlanKind::kAuto;
   if (call.kept) call.slices = call.vocab_ranks = 1;
-  // The covariances of two tokens, or of tokens of one advantage, are equal, and rounding chooses.
+  // With only two tokens, or a single advantage, all covariances are equal, and rounding decides the choice.
   const auto chooses = [](const Option& option) { return option.second.ends_with("_cov"); };
   if (std::ranges::any_of(call.options, chooses)) {
     call.mask = false, call.per_token = true, call.values = Values::kNormal;
     call.time = std::max<int64_t>(call.time, 3);
   }
-  // Where two numbers are equal up to rounding, rounding decides which is larger: of logits at the cap, of
-  // probabilities of logits that are equal or share an offset, of entropies near 0.
+  // If two numbers are equal up to rounding, rounding decides which is larger. This happens for logits at the
+  // cap, for probabilities of equal logits or logits with an offset, and for entropies near 0.
   const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
   if (compares && call.values == Values::kLarge) call.softcap = 0;
   const bool near = call.values == Values::kOffset || call.values == Values::kTies || call.values == Values::kWhole;
@@ -123,11 +124,11 @@ void make_consistent(DrawnCall& call) {
   if (call.values == Values::kOffset && std::ranges::find(call.options, halves) != call.options.end()) {
     call.values = Values::kNormal;
   }
-  // Segments are chosen where a large vocabulary has few likely entries.
+  // Segments are skipped only in a large vocabulary with few likely entries.
   if (call.backward != BackwardMode::kExact && call.seed % 4 == 0) {
     call.vocab = 2049, call.values = Values::kCertain, call.softcap = 0;
   }
-  // A large vocabulary with few other numbers.
+  // Keep other sizes small for a large vocabulary.
   if (call.vocab > 300 && call.tokens() > 16) call.time = 3;
 }
 
@@ -146,7 +147,7 @@ DrawnCall draw_call(uint64_t random) {
     for (const auto& [name, text] : choices[below(choices.size())]) options[name] = text;
   }
   call.options.assign(options.begin(), options.end());
-  // Few departures let a call reach the engine; many let features meet.
+  // With few non-default fields a call reaches the engine; with many, features are combined.
   const size_t share = 1 + below(5);
   visit_fields(call, [&]<class T>(const char*, T& member, std::initializer_list<T> values) {
     if (below(12) < share) member = values.begin()[below(values.size())];

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call of any task as a few numbers and names, which a generator draws and shrinks:
+// Describes a call of any task by a few numbers and names, which a generator draws and shrinks:
 //
 //     DrawnCall call;
 //     call.task = "policy_loss";
@@ -24,7 +24,7 @@
 
 namespace logitless::testing {
 
-/// The numbers that the tensors of a call hold.
+/// The distribution of the tensors' numbers.
 enum class Values {
   kNormal,
   kCertain,  ///< each row is nearly certain of one entry
@@ -32,21 +32,21 @@ enum class Values {
   kOffset,   ///< logits share an offset of 2^20
   kMasked,   ///< every fourth entry has a bias of -inf
   kLarge,    ///< logits up to about 10^4
-  kWhole,    ///< small whole numbers: logits are exact, and many are equal
+  kWhole,    ///< small integers: logits are exact, and many are equal
 };
 
-/// The budget of a call.
+/// The workspace budget of a call.
 enum class Budget {
   kDefault,
   kSmall,  ///< 48 KiB
-  kLeast,  ///< the least that the call accepts
+  kLeast,  ///< the smallest that the call accepts
 };
 
-/// Where the tensors of a call are.
+/// Where the tensors of a call are allocated.
 enum class Place {
-  kHeap,       ///< with borders, which nothing may write
-  kPageEnd,    ///< a forbidden page follows
-  kPageBegin,  ///< a forbidden page is in front
+  kHeap,       ///< between guard bytes, which must not change
+  kPageEnd,    ///< before a forbidden page
+  kPageBegin,  ///< after a forbidden page
 };
 
 }  // namespace logitless::testing
@@ -63,10 +63,10 @@ inline constexpr std::array kNamesOf<testing::Place> = {"heap", "page_end", "pag
 
 namespace logitless::testing {
 
-/// Its fields are listed in visit_fields() below. Those with their default say nothing.
+/// visit_fields() below lists the fields. code_of() omits those with their default.
 struct DrawnCall {
   std::string task = "cross_entropy";
-  std::vector<std::pair<std::string, std::string>> options = {};  ///< name and text of each
+  std::vector<std::pair<std::string, std::string>> options = {};  ///< name and value of each
   int64_t sequences = 2, time = 2, hidden = 3, vocab = 5;
   bool packed = false;  ///< sequences of unequal length, one of them empty
   Values values = Values::kNormal;
@@ -84,7 +84,7 @@ struct DrawnCall {
   int64_t lora_rank = 0;
   DType lora = DType::kFloat32;
   bool lora_states = false;
-  double lora_scale = 0.5;  ///< is not drawn: a teacher or reference has another one
+  double lora_scale = 0.5;  ///< not drawn: a teacher or reference has a different one
   std::optional<Packing> packing = {};
   bool scale_groups = false;  ///< int8, nf4: several scales per row
   bool vocab_ids = false;
@@ -92,29 +92,29 @@ struct DrawnCall {
   // The tensors of the task.
   DType numbers = DType::kFloat64;  ///< of log-probabilities, advantages, weights
   bool ids32 = false, strided_ids = false, per_token = false, mask = false, old_logps = true;
-  bool model_as_reference = false;  ///< states and a head in place of log-probabilities
+  bool model_as_reference = false;  ///< states and a head instead of log-probabilities
   bool dense_targets = false, padded_sets = false, targets = true;
-  bool kept = false;              ///< policy: the ids that the sampler kept
-  bool all_ignored = false;       ///< no token takes part
-  bool other_differs = false;     ///< in type, softcap and bias: the reference model, or the teacher
-  bool teacher_logits = false;    ///< the teacher's logits are finished, beside a student's hidden states
+  bool kept = false;              ///< policy loss: with the ids that the sampler kept
+  bool all_ignored = false;       ///< all tokens are ignored
+  bool other_differs = false;     ///< the reference model or teacher differs in type, softcap and bias
+  bool teacher_logits = false;    ///< a teacher with finished logits, for a student with hidden states
   bool upstream_of_each = false;  ///< one ∂L/∂loss per token
   bool temperatures = false, weights_of_entries = false;
 
   // The gradients.
   bool d_hidden = true, d_weight = true, d_bias = true, d_lora_a = true, d_lora_b = true;
-  bool narrow_outputs = false;  ///< of the inputs' type
+  bool narrow_outputs = false;  ///< gradients have the inputs' type
   bool accumulate = false, sink = false, in_place = false;
   bool lora_overwrites = false;  ///< even if other gradients accumulate
   int64_t output_gap = 0, output_sequence_gap = 0;
   bool output_time_first = false;
   BackwardMode backward = BackwardMode::kExact;
 
-  // How it runs.
+  // The execution.
   PlanKind plan = PlanKind::kAuto;
   Budget budget = Budget::kDefault;
   int64_t threads = 1, row_tile = 0, vocab_tile = 0, row_block = 0;
-  int64_t backend = 0, kernels = 0;  ///< 0: auto; n: the n-th of this machine
+  int64_t backend = 0, kernels = 0;  ///< 0: auto; n: the n-th on this machine
   bool halves = false, reuse = false;
   GradientPrecision precision = GradientPrecision::kNative;
   int64_t slices = 1, vocab_ranks = 1, data_ranks = 1;  ///< ranks form a grid
@@ -122,7 +122,7 @@ struct DrawnCall {
   int64_t tokens() const { return sequences * time; }
 };
 
-/// Calls visit(name, member, {default, other values}) for every field but task, options and seed.
+/// Calls visit(name, member, {default, other values}) for every field except task, options and seed.
 template <class Visit>
 void visit_fields(DrawnCall& c, const Visit& visit) {
   using enum DType;
@@ -189,19 +189,19 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("data_ranks", c.data_ranks, {1, 2});
 }
 
-/// Draws a call. The same number draws the same call.
+/// Draws a call; the same number gives the same call.
 DrawnCall draw_call(uint64_t random);
-/// Returns calls that are simpler by one field or option.
+/// Returns calls that are simpler in one field or option.
 std::vector<DrawnCall> simpler_calls(const DrawnCall& call);
-/// Returns the call as C++.
+/// Returns the call as C++ code.
 std::string code_of(const DrawnCall& call);
 
-/// How a call went.
+/// The outcome of a call.
 struct Verdict {
   std::string fault = {};    ///< what the call did wrong; empty: nothing
   std::string refusal = {};  ///< the message of a call that was refused
 };
-/// Runs the call, and holds all that it does to the oracle and to what the library promises.
+/// Runs the call, compares all its results with the oracle, and checks the library's other promises.
 Verdict check(const DrawnCall& call);
 inline std::string fault_of(const DrawnCall& call) { return check(call).fault; }
 

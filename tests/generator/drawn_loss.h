@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A loss of the caller's own, of the statistics that a drawn call chooses.
+// A caller's own loss, of the statistics selected by a drawn call.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace logitless::testing {
 
-/// Gradients are smooth functions of a row's statistics, and of all rows of its group. It has no state.
+/// Gradients are smooth functions of the statistics of a row, and of all rows in its group. The loss has no
+/// state.
 class DrawnLoss : public TokenLoss {
  public:
   DrawnLoss(const DrawnCall& call, std::span<const float> cross_weights) : call_(call), cross_weights_(cross_weights) {
@@ -52,7 +53,7 @@ class DrawnLoss : public TokenLoss {
   }
 
  private:
-  bool grouped() const { return call_.kept && call_.data_ranks == 1; }  // Ranks number their own rows.
+  bool grouped() const { return call_.kept && call_.data_ranks == 1; }  // ranks number only their own rows
 
   DrawnCall call_;
   std::span<const float> cross_weights_;

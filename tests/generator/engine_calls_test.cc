@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that reach the engine's rarer paths, each held to all that drawn calls are held to. Other machines
-// run this test in place of calls_test.
+// Calls that reach the engine's rarer paths, with all the checks of drawn calls. Other machines run this test
+// instead of calls_test.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,7 +19,7 @@ void expect_right(const DrawnCall& call) {
   EXPECT_EQ(verdict.refusal, "") << code_of(call);
 }
 
-// A call of 198 tokens.
+// Returns a call of 198 tokens.
 DrawnCall many_tokens(DType dtype) {
   DrawnCall call;
   call.sequences = 6;
@@ -39,8 +39,8 @@ TEST(NamedEngineCalls, OfEveryKind) {
   EXPECT_GT(accepted, 120);
 }
 
-// Small calls have kernels of their own, unless a backend is named. Environment variables emulate more of
-// them (tests/contract/CMakeLists.txt).
+// Small calls have their own kernels, unless a backend is named. Environment variables emulate more backends
+// (tests/contract/CMakeLists.txt).
 TEST(NamedEngineCalls, OfEveryBackendAndPrecision) {
   for (const DType dtype : kDTypes) {
     for (const bool transposed : {false, true}) {
@@ -68,7 +68,7 @@ TEST(NamedEngineCalls, OfEveryBackendAndPrecision) {
   }
 }
 
-// Sums over more components than a block of a product has.
+// Sums over more components than fit a product's block.
 TEST(NamedEngineCalls, OfWideStates) {
   for (const DType dtype : kDTypes) {
     for (const int64_t hidden : {515}) {
@@ -86,7 +86,7 @@ TEST(NamedEngineCalls, OfWideStates) {
   }
 }
 
-// The products of few rows add to one another, and each may have fewer rows than its scratch is measured for.
+// Products of few rows accumulate, and each may have fewer rows than its scratch is sized for.
 TEST(NamedEngineCalls, OfFewRowsWithALora) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
     for (const int64_t rows : {1, 8, 33}) {
@@ -106,7 +106,7 @@ TEST(NamedEngineCalls, OfFewRowsWithALora) {
   }
 }
 
-// Gradients of many chunks and tiles, which are rounded once, and given to a sink once.
+// Gradients in many chunks and tiles must be rounded once, and passed to a sink once.
 TEST(NamedEngineCalls, InTheLeastWorkspace) {
   for (const DType dtype : kDTypes) {
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
@@ -128,7 +128,7 @@ TEST(NamedEngineCalls, InTheLeastWorkspace) {
   }
 }
 
-// Whole numbers are exact in every type and sum, so that equal logits are equal for the second walk, too.
+// Whole numbers are exact in every type and sum, so equal logits are also equal in the second pass.
 TEST(NamedEngineCalls, RankEqualLogits) {
   for (const DType dtype : kDTypes) {
     for (const int64_t vocab : {3, 64, 65, 203}) {
@@ -184,7 +184,7 @@ TEST(NamedEngineCalls, OfALoraThatOverwrites) {
   }
 }
 
-// Weights of all tokens that sum to 0 leave the z-loss, whose mean is over tokens.
+// If the weights of all tokens sum to 0, only the z-loss remains, because its mean is over tokens.
 TEST(NamedEngineCalls, OfTokensWithoutWeight) {
   for (const std::string z_loss : {"0", "0.5"}) {
     DrawnCall call;
@@ -195,8 +195,8 @@ TEST(NamedEngineCalls, OfTokensWithoutWeight) {
   }
 }
 
-// The number that means "ignored" may be that of an entry, of whichever rank. Entries that pad the vocabulary
-// have a bias of -inf. Weights and smoothing are of the whole vocabulary.
+// ignore_index may equal the id of an entry, on any rank. Padding entries have a bias of -inf. Class weights
+// and smoothing refer to the whole vocabulary.
 TEST(NamedEngineCalls, OfRanksWithPaddingAndIgnoredTargets) {
   for (const std::string ignored : {"0", "21", "37", "64"}) {
     DrawnCall call;

@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Draws calls for a while, and prints each that fails as C++:
+// Draws calls for some time, and prints each that fails as C++ code:
 //
 //     fuzz_calls [--seconds S] [--calls N] [--seed N] [--refusals] [--first]
 //
-// --first ends with the first of them, --refusals counts the messages of calls that were refused.
+// --first stops at the first failure. --refusals counts the messages of refused calls.
 #include <unistd.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ namespace {
 
 using namespace logitless::testing;
 
-// Takes the first simpler call that fails, until none does.
+// Repeatedly takes the first simpler call that still fails.
 DrawnCall shrink(DrawnCall call) {
   for (bool simpler = true; simpler;) {
     simpler = false;
@@ -36,7 +36,7 @@ DrawnCall shrink(DrawnCall call) {
   return call;
 }
 
-// A call that crashes is printed, too.
+// A call that crashes is printed too.
 std::string running;
 extern "C" void print_running(int signal) {
   static constexpr char kText[] = "crashed:\n";
@@ -82,7 +82,7 @@ int main(int count, char** arguments) {
   const auto start = std::chrono::steady_clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   std::map<std::string, uint64_t> refusals;
-  std::set<std::string> seen;  // A fault is printed once.
+  std::set<std::string> seen;  // prints each fault once
   uint64_t drawn = 0, refused = 0, failed = 0;
   for (; drawn < calls && passed() < seconds && !(only_first && failed > 0); ++drawn) {
     const DrawnCall call = draw_call(seed * 1000003 + drawn);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A drawn call with each member open to change, for tests of what the library refuses.
+// A drawn call whose members can all be changed, for tests of refusals.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class GoodCall : private CallRun<T> {
     reset(0, student_.vocab());
   }
 
-  /// The call has `count` vocabulary entries from `first` on.
+  /// Restricts the call to `count` vocabulary entries from `first` on.
   void reset(int64_t first, int64_t count) {
     logits = student_.logits(first, count);
     if (tensors_.other() && !tensors_.other()->call.finished) tensors_.set_other(task, first, count);
@@ -37,14 +37,14 @@ class GoodCall : private CallRun<T> {
     visit_fields(FieldsOf<logitless::Gradients>(), add, gradients);
     visit_fields(FieldsOf<BackwardOptions>(), add_backward, gradients.backward);
   }
-  /// Runs it, as a whole or in halves; throws what the library throws.
+  /// Runs the call, as a whole or as forward() and backward(); throws what the library throws.
   void run(const Context& context) {
     if constexpr (kHasLoss<T>) {
       if (!this->halves()) return static_cast<void>(logitless::run(context, logits, task, gradients));
     }
     run_given<T>({context, logits, task, upstream_, gradients, true});
   }
-  /// Outputs are again as they were before a run.
+  /// Restores the outputs to their state before a run.
   void put_back() {
     for (GuardedTensor* output : outputs_.all()) output->put_back();
   }
@@ -62,7 +62,7 @@ class GoodCall : private CallRun<T> {
   Outputs outputs_;
 };
 
-/// Returns calls of a task that together give all its tensors: from hidden states, and from finished logits.
+/// Returns calls of a task that together set all its tensors: from hidden states, and from finished logits.
 inline std::vector<DrawnCall> forms_of(const std::string& task) {
   DrawnCall states;
   states.task = task;

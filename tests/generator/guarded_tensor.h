@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tensors that own their memory, with any strides, and notice what is written where it should not be.
+// Tensors that own their memory, with any strides, and detect writes outside their elements.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace logitless::testing {
 
-/// Bytes of a tensor. A copy is in the same kind of place.
+/// The bytes of a tensor. A copy is placed in the same way.
 class PlacedBytes {
  public:
   PlacedBytes() = default;
@@ -51,8 +51,8 @@ class PlacedBytes {
   Place place_ = Place::kHeap;
 };
 
-/// All bytes are 0xff at first: NaN as a number, and no token id. Elements are set one by one; the gaps
-/// between them and the borders around them stay.
+/// All bytes are 0xff at first: NaN as a number, and not a token id. Only elements are set; the gaps between
+/// them and the guard bytes around them keep this value.
 class GuardedTensor {
  public:
   GuardedTensor() = default;
@@ -71,7 +71,7 @@ class GuardedTensor {
     given_ = true;
     keep();
   }
-  /// Where tensors that are made from now on are.
+  /// The place of tensors that are created from now on.
   static inline Place place_of_next = Place::kHeap;
   /// Row-major, with a gap after each row.
   static GuardedTensor rows(DType dtype, int64_t rows, int64_t cols, int64_t gap = 0) {
@@ -97,7 +97,7 @@ class GuardedTensor {
     for (const int64_t size : sizes_) product *= size;
     return product;
   }
-  /// Of row `row`, counted through all axes but the last, which may be the only one.
+  /// Rows are counted over all axes except the last one.
   double get(int64_t row, int64_t col) const {
     return oracle::read_element(bytes_.data() + border_, dtype_, at(row, col));
   }
@@ -127,12 +127,12 @@ class GuardedTensor {
     for (int64_t k = first; k < first + count; ++k) set(0, k, from.get(0, k));
   }
 
-  /// Remembers the bytes as they are.
+  /// Remembers the current bytes, for put_back() and unchanged().
   void keep() { kept_.assign(bytes_.begin(), bytes_.end()); }
   void put_back() { std::copy(kept_.begin(), kept_.end(), bytes_.data()); }
   bool unchanged() const { return std::equal(bytes_.begin(), bytes_.end(), kept_.begin(), kept_.end()); }
   std::span<const std::byte> bytes() const { return {bytes_.data(), bytes_.size()}; }
-  /// Tells whether all bytes that belong to no element are as they were made.
+  /// Returns whether all bytes outside the elements are unchanged.
   bool borders_intact() const {
     std::vector<bool> of_element(bytes_.size());
     for (int64_t i = 0; i < count(); ++i) {

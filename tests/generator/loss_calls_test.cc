@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls of single losses that are drawn too rarely, and rules that no oracle sees.
+// Calls of single losses that are drawn too rarely, and rules that the oracle cannot check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(NamedLossCalls, TemperaturesOfLogProbabilities) {
   expect_right(ids);
 }
 
-// Two of three ids of a row are the same.
+// Two of the three ids of a row are equal.
 TEST(NamedLossCalls, IdsThatAreRepeated) {
   for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
     for (const char* const task : {"id_logps", "soft_cross_entropy"}) {
@@ -132,7 +132,7 @@ TEST(NamedLossCalls, KeptSetsKnowNoEntropyAndNoSlices) {
   EXPECT_NE(check(call).refusal.find("kept cannot run: ranks.vocab"), std::string::npos);
 }
 
-// One row of logits for each of some targets.
+// One row of logits per target.
 struct Rows {
   static constexpr int64_t kRows = 12, kVocab = 41;
   std::vector<float> values;
@@ -143,7 +143,7 @@ struct Rows {
   FinishedLogits logits() const { return {values.data(), 1, kRows, kVocab}; }
 };
 
-// One-hot targets are labels: the same numbers as cross_entropy, to the bit.
+// One-hot targets are labels: all numbers equal those of cross_entropy bit by bit.
 TEST(SoftTargets, OneHotTargetsAreLabels) {
   const Rows rows;
   std::vector<int64_t> labels;
@@ -159,7 +159,7 @@ TEST(SoftTargets, OneHotTargetsAreLabels) {
   EXPECT_NEAR(soft_cross_entropy(Context(), rows.logits(), whole).loss, want, 1e-6 * want);
 }
 
-// KL of a distribution with itself: 0 to rounding, never below, and no gradient.
+// The KL of a distribution with itself: 0 up to rounding, never negative, without a gradient.
 TEST(SoftTargets, KlWithItselfIsNotBelowZero) {
   const Rows rows;
   std::vector<float> dense(rows.values.size()), d_logits(rows.values.size(), 99);

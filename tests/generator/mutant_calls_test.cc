@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls for what drawn calls meet too seldom, or are not held to: mutants of tests/mutants.txt name this
+// Calls that are drawn too rarely, or whose checks drawn calls lack. Mutants of tests/mutants.txt name this
 // suite.
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::string refusal_of(const Call& call) {
   return "";
 }
 
-// Chosen answers of one token, rejected ones of three and more.
+// Chosen answers have one token, rejected ones three or more.
 TEST(NamedCalls, LdAlphaWeighsTheModelOfAReference) {
   DrawnCall call;
   call.task = "preference_loss";
@@ -43,7 +43,7 @@ TEST(NamedCalls, LdAlphaWeighsTheModelOfAReference) {
   for (call.seed = 1; call.seed <= 5; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
 }
 
-// A discount counts positions, of tokens without a part, too.
+// A discount counts positions, including ignored tokens.
 TEST(NamedCalls, ATeachersDiscountBesideAMask) {
   DrawnCall call;
   call.task = "policy_loss";
@@ -63,7 +63,7 @@ TEST(NamedCalls, LossWeightsOfSftBesideAnotherLoss) {
   EXPECT_EQ(fault_of(call), "");
 }
 
-// needs() does not ask for the mass outside of the targets, gradients() does.
+// needs() does not request the mass outside the targets, but gradients() does.
 TEST(NamedCalls, AGradientOfTheOutsideMassAsksForIt) {
   struct Loss final : TokenLoss {
     size_t entries = 0;
@@ -105,9 +105,9 @@ TEST(NamedCalls, OutputsMayTouchInputsAndNotReachIntoThem) {
       run(Context(), logits, CrossEntropy{.targets = ids}, {.d_hidden = view(d_hidden, {2, 3})});
     });
   };
-  EXPECT_EQ(refusal(both.data() + 6), "");  // It begins where hidden ends.
+  EXPECT_EQ(refusal(both.data() + 6), "");  // begins where hidden ends
   EXPECT_EQ(refusal(both.data() + 5), "output d_hidden overlaps input hidden");
-  // The second half of targets of 64 bits.
+  // The second half of 64-bit targets.
   ids.resize(12);
   const Logits wide = Logits::of(view(both.data(), {12, 1}), view(w.data(), {5, 1}));
   EXPECT_EQ(refusal_of([&] {
@@ -124,7 +124,7 @@ TEST(NamedCalls, SubnormalFloat16OfVectors) {
   EXPECT_EQ(core::read(values, 1), -1023 * 0x1p-24);
 }
 
-// Two entries are equal, and two change places: the slope is ½ sign(s - t), and 0 for the equal ones.
+// Two entries are equal, and the other two are swapped: the slope is ½ sign(s - t), and 0 for the equal ones.
 TEST(NamedCalls, TotalVariationHasNoSlopeWhereBothAreEqual) {
   const std::vector<float> s = {1, 0, -1, -1}, t = {0, 1, -1, -1};
   std::vector<float> d(4);
@@ -136,7 +136,7 @@ TEST(NamedCalls, TotalVariationHasNoSlopeWhereBothAreEqual) {
   for (size_t v = 0; v < 4; ++v) EXPECT_NEAR(d[v], std::exp(s[v]) / sum * (slopes[v] - mean), 1e-6) << v;
 }
 
-// Some seeds give the masked entry the weight 0: its logit of -inf weighs nothing then.
+// With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
 TEST(NamedCalls, AClassWeightOf0AtAMaskedEntry) {
   DrawnCall call;
   call.options = {{"label_smoothing", "0.25"}};
@@ -168,7 +168,7 @@ TEST(NamedCalls, ChosenEntriesHaveTheirBiasInAnyType) {
   }
 }
 
-// The second half of a vocabulary, and then the first, whose targets are other ones.
+// First the second half of a vocabulary, and then the first half, with other targets.
 TEST(NamedCalls, ARecordRunsWithItsLastSlice) {
   const std::vector<float> x = numbers(3, 1), w = numbers(4 * 3, 2);
   const std::vector<int64_t> ids = {5};
@@ -195,7 +195,7 @@ TEST(NamedCalls, AListMayNotEndInAComma) {
   logitless_context_free(context);
 }
 
-// Of three entries, sets of two ids and more have one of them twice.
+// With three entries, sets of two or more ids contain one of them twice.
 TEST(NamedCalls, ExpectedRowsOfAnIdThatASetHasTwice) {
   DrawnCall call;
   call.task = "id_logps";
@@ -214,7 +214,7 @@ TEST(NamedCalls, ExpectedRowsKnowNoSlopeOfASoftcapOfRoundedLogits) {
   EXPECT_NE(check(call).refusal.find("the head has a softcap and rounded logits"), std::string::npos);
 }
 
-// What a certified call leaves out of d_hidden is within its bound.
+// The part of d_hidden that a certified call leaves out is within its bound.
 void expect_within_bound(const ContextOptions& options, const std::vector<float>& w,
                          const logitless::LoraAdapter& lora = {}) {
   constexpr int64_t kTokens = 6, kHidden = 8, kVocab = 1280;
@@ -240,7 +240,7 @@ void expect_within_bound(const ContextOptions& options, const std::vector<float>
   EXPECT_LE(std::sqrt(squares), ran.d_hidden_bound);
 }
 
-// Of two slices the second has rows of the head that are all but 0, and so a bound that is.
+// The head's rows in the second slice are close to 0, and so is that slice's bound.
 TEST(NamedCalls, ABoundOfCertifiedGradientsIsThatOfAllSlices) {
   std::vector<float> w = numbers(1280 * 8, 2);
   for (size_t i = 640 * 8; i < w.size(); ++i) w[i] *= 1e-6F;
@@ -249,7 +249,7 @@ TEST(NamedCalls, ABoundOfCertifiedGradientsIsThatOfAllSlices) {
   expect_within_bound(options, w);
 }
 
-// All of the head is in its LoRA.
+// The base weight is 0, so the LoRA is the whole head.
 TEST(NamedCalls, ABoundOfCertifiedGradientsHasTheLora) {
   const std::vector<float> a = numbers(2 * 8, 3), b = numbers(1280 * 2, 4, 5);
   const logitless::LoraAdapter lora = {.a = view(a.data(), {2, 8}), .b = view(b.data(), {1280, 2}), .scale = 1};
@@ -272,7 +272,7 @@ TEST(NamedCalls, AnotherSeedDrawsOtherSegments) {
   EXPECT_NE(d_hidden(1), d_hidden(2));
 }
 
-// The second tile has only logits of -inf, which weigh nothing.
+// The second tile has only logits of -inf, which have no effect.
 TEST(NamedCalls, AMaskedTileWithoutCrossWeights) {
   const std::vector<float> x = numbers(3, 1), w = numbers(32 * 3, 2);
   std::vector<float> bias(32), weights(32, 1);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the oracle says of a drawn call, on the float64 logits of its reference.
+// Runs the oracle on a drawn call, with the float64 logits of its reference.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ HiddenStates states_view(M& matrix, const DrawnCall& call, const std::vector<int
   return call.packed ? HiddenStates(states, offsets) : HiddenStates(states, call.sequences);
 }
 
-// Bounds the terms of a divergence's gradients. The engine's slopes have constants that cancel.
+// Bounds the terms of a divergence's gradients. The engine's slopes contain constants that cancel.
 template <Task T>
 void ReferenceCall<T>::add_terms_of_divergence(const oracle::DistillationTruth& truth) {
   if constexpr (std::is_same_v<T, Distillation>) {
@@ -68,7 +68,7 @@ void ReferenceCall<T>::add_terms_of_divergence(const oracle::DistillationTruth& 
   }
 }
 
-// The gradient of a cross is a difference of larger terms.
+// The gradient of a cross term is a difference of larger terms.
 template <Task T>
 void ReferenceCall<T>::add_terms_of_cross() {
   if constexpr (std::is_same_v<T, TokenStatistics>) {
@@ -83,7 +83,7 @@ void ReferenceCall<T>::add_terms_of_cross() {
   }
 }
 
-// Losses of the statistics of targets, or of chosen ids.
+// Losses that use statistics of targets or of chosen ids.
 template <Task T>
 template <class Loss>
 OracleNumbers ReferenceCall<T>::oracle_of_tokens(Loss task) {
@@ -199,7 +199,7 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
   return out;
 }
 
-// Both may be infinite, or no numbers.
+// Both may also be infinite, or NaN.
 inline bool near(double value, double want, double tolerance) {
   return value == want || (std::isnan(value) && std::isnan(want)) || std::fabs(value - want) <= tolerance;
 }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the oracle says of tasks on given float64 logits.
+// Runs the oracle for a task on given float64 logits.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@
 
 namespace logitless::testing {
 
-/// Some of the columns of the result, and dL/dc of the capped logits.
+/// Some columns of the result, and dL/dc of the capped logits.
 struct OracleNumbers {
   std::vector<Column> columns;
   oracle::MatrixXd d_capped;
@@ -35,7 +35,7 @@ struct OracleNumbers {
     add(name, std::vector<double>(values.begin(), values.end()));
     columns.back().whole = true;
   }
-  /// The mean over the rows that take part, of values that are 0 elsewhere.
+  /// Adds the mean over the rows that count, of values that are 0 elsewhere.
   void add_mean(const char* name, const std::vector<double>& values, double rows) {
     const double sum = std::accumulate(values.begin(), values.end(), 0.0);
     add(name, std::vector{rows > 0 ? sum / rows : 0});
@@ -60,7 +60,7 @@ inline oracle::MatrixXd logit_gradients(const oracle::LogitsTruth& truth, const 
   return d;
 }
 
-/// `upstream`: one number per entry.
+/// `upstream` has one number per entry.
 inline OracleNumbers oracle_of(const IdLogps& task, const oracle::MatrixXd& capped,
                                const std::vector<double>& upstream) {
   const oracle::SetLogits logits{capped, 0, task.token, task.normalise_over == NormaliseOver::kSet};
@@ -84,7 +84,7 @@ inline OracleNumbers oracle_of(const IdLogps& task, const oracle::MatrixXd& capp
   return out;
 }
 
-/// The lists of the largest logits, which have place for `top_k` entries per row.
+/// Adds the lists of the largest logits, which hold `top_k` entries per row.
 inline void add_lists(const oracle::TokenStatistics& stats, const oracle::Tokens& tokens, OracleNumbers& out) {
   std::vector<int64_t> ids;
   std::vector<double> logps;
@@ -106,7 +106,7 @@ inline void add_lists(const oracle::TokenStatistics& stats, const oracle::Tokens
 inline oracle::Tokens tokens_of(const TokenStatistics& task, const oracle::MatrixXd& capped,
                                 const std::vector<int64_t>& offsets) {
   const Targets given = core::targets_of("targets", task.targets);
-  // Without targets every row takes part, and no log-probability is wanted of it.
+  // Without targets every row counts, and its log-probability is not requested.
   const std::vector<int64_t> none(static_cast<size_t>(capped.rows()), 0);
   const Targets targets = given.size > 0 ? given : Targets(std::span<const int64_t>(none));
   oracle::Tokens tokens = oracle::read_tokens(offsets, capped.cols(), targets, task.token);
@@ -117,7 +117,7 @@ inline oracle::Tokens tokens_of(const TokenStatistics& task, const oracle::Matri
   return tokens;
 }
 
-/// `upstream`: as backward() takes it.
+/// `upstream` is the argument of backward().
 inline OracleNumbers oracle_of(const TokenStatistics& task, const oracle::MatrixXd& capped,
                                const std::vector<int64_t>& offsets, const TokenGrads& upstream) {
   const bool has_targets = task.targets.given();
@@ -169,7 +169,7 @@ inline OracleNumbers oracle_of(const CustomLoss& task, const oracle::MatrixXd& c
   return oracle_of(as_statistics, capped, offsets, grads);
 }
 
-// What the oracle says of a loss, by name; returns its gradients.
+// Adds a loss's results by name, and returns its gradients.
 inline oracle::TokenGradients add_loss(const CrossEntropy& task, const std::vector<int64_t>&,
                                        const oracle::Tokens& tokens, const oracle::TokenStatistics& stats,
                                        OracleNumbers& out) {
@@ -227,7 +227,7 @@ inline oracle::TokenGradients add_loss(const KtoLoss& task, const std::vector<in
   return grads;
 }
 
-/// Policy losses whose log-probabilities are over the ids that the sampler kept.
+/// Policy losses with log-probabilities over the ids that the sampler kept.
 inline OracleNumbers oracle_of_kept(const PolicyLoss& task, const oracle::MatrixXd& capped,
                                     const std::vector<int64_t>& offsets) {
   const oracle::Tokens tokens = oracle::read_tokens(offsets, capped.cols(), task);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The gradients of a drawn call, in memory of their own.
+// The gradients of a drawn call, in their own memory.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,8 @@
 namespace logitless::testing {
 
 struct Outputs {
-  /// Those that the call asks for. They hold numbers that a call that accumulates adds to.
+  /// Creates the gradients that the call requests. An accumulating call adds to their initial
+  /// numbers.
   Outputs(const DrawnCall& call, Side& student) : call_(call), student_(student) {
     const auto type_of = [&](DType input) {
       return call.narrow_outputs ? input : call.states == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -38,7 +39,7 @@ struct Outputs {
       Random random(call.seed + 5);
       for (GuardedTensor* out : all()) {
         const bool of_lora = out == &d_lora_a || out == &d_lora_b || out == &d_lora_states;
-        if (out == &d_logits || (call.sink && out == &d_weight)) continue;  // These are overwritten.
+        if (out == &d_logits || (call.sink && out == &d_weight)) continue;  // these are overwritten
         if (call.lora_overwrites && of_lora) continue;
         for (int64_t i = 0; out->given() && i < out->count(); ++i) out->set(i, normal_of(random));
       }
@@ -74,7 +75,7 @@ struct Outputs {
     return bytes;
   }
 
-  /// The views, of `count` vocabulary entries from `first` on.
+  /// Returns views of `count` vocabulary entries from `first` on.
   logitless::Gradients views(int64_t first, int64_t count) {
     const auto cut = [&](GuardedTensor& tensor) {
       Tensor view = tensor.view();
@@ -107,7 +108,7 @@ struct Outputs {
   }
 
   GuardedTensor d_hidden, d_weight, d_bias, d_lora_a, d_lora_b, d_lora_states, d_logits;
-  std::string complaint;  ///< about the calls of a sink
+  std::string complaint;  ///< an error in the calls of a sink
 
  private:
   void receive(int64_t first, int64_t count, const ConstTensor& tile) {

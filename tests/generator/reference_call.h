@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a drawn call is held to: the same task on finished float64 logits, in the plain kernels, one row after
-// the other. The products, the head and its LoRA, the softcap and all their gradients are Eigen's. The
-// float64 call is held to the oracle itself (oracle_call.h).
+// The reference of a drawn call: the same task on finished float64 logits, in the plain kernels, one row
+// after another. Eigen computes the products, the head and its LoRA, the softcap and all their gradients. The
+// float64 call is compared with the oracle itself (oracle_call.h).
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@
 
 namespace logitless::testing {
 
-/// ∂L/∂result, as the task takes it.
+/// ∂L/∂result, in the form that the task takes.
 struct UpstreamNumbers {
   double one = 1;
-  std::vector<double> each;  ///< of IdLogps, or of the tokens of a loss
-  TokenGrads grads;          ///< of TokenStatistics
+  std::vector<double> each;  ///< for IdLogps, or per token of a loss
+  TokenGrads grads;          ///< for TokenStatistics
 
-  /// Multiplies the gradients of a loss.
+  /// Multiplies a loss's gradients by ∂L/∂loss.
   void scale_rows(oracle::MatrixXd& d) const {
     for (int64_t i = 0; i < d.rows(); ++i) d.row(i) *= of_row(i);
   }
@@ -38,10 +38,11 @@ struct UpstreamNumbers {
   }
 };
 
-/// How far a pattern moves logits, as a share of their error: between two values there may be a third.
+/// How far a pattern moves logits, as a share of their error. Later patterns use parts of the error, because
+/// a function may have another value in between.
 inline double amplitude_of(uint64_t pattern) { return pattern <= 4 ? 1 : 0.25 * static_cast<double>(1 + pattern % 4); }
 
-/// Whether run() computes gradients of the task.
+/// Whether run() computes the task's gradients.
 template <Task T>
 inline constexpr bool kRuns = kHasLoss<T> || std::is_same_v<T, CustomLoss>;
 
@@ -53,7 +54,7 @@ struct ReferenceResult {
 
 struct OracleNumbers;
 
-/// The call that each pair of raw logits is given to.
+/// Runs the task on given raw logits.
 template <Task T>
 class ReferenceCall {
  public:
@@ -73,7 +74,8 @@ class ReferenceCall {
     }
   }
 
-  /// Returns what is made of the raw logits. A pattern other than 0 moves capped logits by their rounding.
+  /// Returns the results for the raw logits. A pattern other than 0 also moves capped logits by their
+  /// rounding.
   ReferenceResult run(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern) {
     cap(raw, other_raw, pattern);
     ReferenceResult result;
@@ -92,7 +94,7 @@ class ReferenceCall {
     return result;
   }
 
-  /// Returns how the float64 call differs from the oracle; empty: it does not. After run().
+  /// Call after run(). Returns how the float64 call differs from the oracle, or an empty string.
   std::string difference_from_oracle(const ReferenceResult& got);
 
  private:
@@ -115,8 +117,8 @@ class ReferenceCall {
   void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
   void add_terms_of_cross();
   void add_terms_of_divergence(const oracle::DistillationTruth& truth);
-  /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is
-  /// -inf goes into the bias.
+  /// Converts finished logits to hidden states and a head with one logits column per entry; -inf goes into
+  /// the bias.
   HeadMatrices masked_head(oracle::MatrixXd& logits, oracle::VectorXd& masks);
   OracleNumbers oracle_numbers();
   template <class Loss>
@@ -133,7 +135,7 @@ class ReferenceCall {
  public:
   std::optional<DType> rounding, other_rounding;  ///< of the raw logits
   oracle::MatrixXd slope;                         ///< dc/dr of the last run
-  /// [N]: what the terms of a row's gradients add up to, of which rounding is a share.
+  /// [N]: the sizes of the terms that a row's gradients sum, to which rounding is relative.
   oracle::VectorXd terms;
 };
 
@@ -160,7 +162,7 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
   cap_one(raw, call_.finished ? 0 : call_.softcap, rounding, capped_, &slope);
   if (!other_) return;
   cap_one(other_raw, call_.finished ? 0 : other_->call.softcap, other_rounding, other_capped_, nullptr);
-  // A reference has hidden states and a head.
+  // A reference needs hidden states and a head.
   if constexpr (requires { task_.reference; }) {
     logitless::LmHead head = head_of(masked_head(other_capped_, masks_));
     task_.reference = Logits::of(writable(other_capped_), head);

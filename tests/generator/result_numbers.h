@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The numbers of a result by name.
+// The numbers of a result, by name.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace logitless::testing {
 struct Column {
   std::string name;
   bool whole;     ///< integers
-  bool of_batch;  ///< one for all tokens
+  bool of_batch;  ///< one number for all tokens
   std::vector<double> values;
 };
 

@@ -14,7 +14,7 @@ namespace logitless::testing {
 std::vector<int64_t> offsets_of(const DrawnCall& call) {
   std::vector<int64_t> offsets = {0};
   for (int64_t s = 1; s <= call.sequences; ++s) offsets.push_back(s * call.time);
-  // The first sequence gives its tokens, all but one at most, to the second one.
+  // The first sequence gives tokens to the second one and keeps at most one.
   if (call.packed && call.sequences > 1) offsets[1] = call.time > 2 ? 1 : 0;
   return offsets;
 }
@@ -56,12 +56,12 @@ void Side::draw_hidden(Random& random, int64_t hidden_size) {
   }
 }
 
-// bitsandbytes' numbers, times a scale.
+// The numbers of bitsandbytes' nf4 codes, which a scale multiplies.
 static constexpr float kNf4Numbers[] = {
     -1.0F,      -0.6961928F, -0.52507305F, -0.3949175F, -0.28444138F, -0.18477343F, -0.091050036F, 0.0F,
     0.0795803F, 0.1609302F,  0.2461123F,   0.33791524F, 0.44070983F,  0.562617F,    0.72295684F,   1.0F};
 
-// Each number is exact in any type, because a power of two scales it.
+// The scales are powers of two, so each number is exact in every type.
 void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
   const int64_t hidden_size = stored.cols();
   const PackedBlock block = block_of(*call.packing);
@@ -79,7 +79,7 @@ void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
         step = std::ldexp(1.0, (nf4 ? 0 : -7) + static_cast<int>(below(random, 3)) + std::ilogb(scale));
         if (apart) scales.set(v, h / group, step);
       }
-      if (nf4) {  // Two codes per byte.
+      if (nf4) {  // two codes per byte
         const int64_t next = below(random, 16);
         code = h % 2 == 0 ? next * 16 : code + next;
         if (h / 2 < weight.cols()) weight.set(v, h / 2, static_cast<double>(code));
@@ -98,14 +98,14 @@ void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
   }
 }
 
-// Draws bytes, with scales that give numbers of about `scale`. The plain kernels tell what they come to: they
-// are held to ggml's own numbers.
+// Draws bytes, with scales that give numbers of about `scale`. The plain kernels unpack them; these are
+// tested against ggml's own numbers.
 void Side::draw_blocks(Random& random, double scale, oracle::MatrixXd& stored) {
   const Packing packing = *call.packing;
   const PackedBlock block = block_of(packing);
   weight = GuardedTensor::rows(DType::kUInt8, stored_, stored.cols() / block.numbers * block.bytes);
   for (int64_t i = 0; i < weight.count(); ++i) weight.set(i, static_cast<double>(below(random, 256)));
-  // Where a block has its float16 numbers, and the largest integer that each multiplies.
+  // The offsets of a block's float16 numbers, and the largest integer that each multiplies.
   std::vector<std::pair<int64_t, double>> halves = {{0, 8}};
   if (packing == Packing::kQ4K) halves = {{0, 63 * 15}, {2, 63}};
   if (packing == Packing::kQ5K) halves = {{0, 63 * 31}, {2, 63}};
@@ -229,7 +229,7 @@ void Side::multiply() {
 
 Logits Side::logits(int64_t first, int64_t count) {
   Logits out;
-  // A teacher's finished logits have the sequences of the student.
+  // A teacher's finished logits use the student's sequences.
   if (call.packed && !(call.finished && call.teacher_logits)) out.offsets = offsets;
   if (finished.given()) {
     out.finished = finished.view();
@@ -238,7 +238,7 @@ Logits Side::logits(int64_t first, int64_t count) {
     out.finished.sizes[static_cast<size_t>(out.finished.axes) - 1] = count;
     return out;
   }
-  // With ids the list is cut, without them the rows are.
+  // With ids, cut the list of ids; otherwise, cut the rows.
   const auto cut = [&](GuardedTensor& tensor) {
     Tensor view = tensor.view();
     if (!ids.empty() || !view.given()) return view;

@@ -18,7 +18,7 @@ int64_t TaskTensors::draw_id() {
   return id;
 }
 
-// Ids are [N], [B, T], or every other one of a table.
+// Ids are [N] or [B, T], or every second entry of a table.
 ConstTensor TaskTensors::ids_of(const std::vector<int64_t>& ids) {
   const DType dtype = call_.ids32 ? DType::kInt32 : DType::kInt64;
   const int64_t step = call_.strided_ids ? 2 : 1;
@@ -39,7 +39,7 @@ ConstTensor TaskTensors::draw_targets(const TokenOptions& token) {
     ids.push_back(ignored ? token.ignore_index : draw_id());
   }
   labels_of_rows_ = ids;
-  if (token.shift != 0) labels_of_rows_.clear();  // Others take part.
+  if (token.shift != 0) labels_of_rows_.clear();  // the shift selects other rows
   return ids_of(ids);
 }
 
@@ -98,7 +98,7 @@ void TaskTensors::set(PolicyLoss& task) {
   }
   labels_of_rows_ = ids;
   for (size_t i = 0; i < mask_.size(); ++i) {
-    if (mask_[i] == 0) labels_of_rows_[i] = -100, ids[i] = -7;  // Such ids are not read.
+    if (mask_[i] == 0) labels_of_rows_[i] = -100, ids[i] = -7;  // these ids are not read
   }
   task.chosen_ids = ids_of(ids);
   if (call_.kept) task.kept = draw_kept(ids);
@@ -116,7 +116,7 @@ void TaskTensors::set(PolicyLoss& task) {
   }
 }
 
-// The chosen id of each row and up to two others.
+// Draws the chosen id of each row and up to two others.
 IdSets TaskTensors::draw_kept(const std::vector<int64_t>& chosen) {
   std::vector<int64_t> ids;
   std::vector<int64_t>& offsets = places_.emplace_back(std::vector<int64_t>{0});
@@ -164,7 +164,7 @@ void TaskTensors::set(PreferenceLoss& task) {
   set_token(task.token);
   task.targets = draw_targets(task.token);
   if (std::ranges::any_of(task.loss_type, needs_reference)) set_reference(task);
-  labels_of_rows_.clear();  // Half of a pair takes no part.
+  labels_of_rows_.clear();  // half of a pair may be ignored
 }
 
 void TaskTensors::set(KtoLoss& task) {
@@ -185,7 +185,7 @@ void TaskTensors::set(KtoLoss& task) {
   task.sequence_weights = weights.view();
 }
 
-// Rows of one to three ids, and a row without any.
+// Draws rows of one to three ids, and one row without ids.
 IdSets TaskTensors::draw_sets(bool distinct) {
   std::vector<int64_t> ids;
   std::vector<int64_t>& offsets = places_.emplace_back(std::vector<int64_t>{0});
@@ -274,7 +274,7 @@ void TaskTensors::set(SetDistillation& task) {
   task.teacher.sets = draw_sets(true);
   const std::vector<int64_t> of_sets = labels_of_rows_;
   GuardedTensor& logps = numbers_of(task.teacher.sets);
-  // Shares of at most 0.9 in all.
+  // Probabilities that sum to at most 0.9.
   for_each_id(task.teacher.sets, [&](int64_t e, int64_t count) {
     const double share = (0.1 + 0.2 * static_cast<double>(below(random_, 5))) / static_cast<double>(count);
     logps.set(e, std::log(share));

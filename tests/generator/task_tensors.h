@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The tensors of a drawn call's task, beside its logits.
+// The tensors of a drawn call's task, except its logits.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace logitless::testing {
 
-/// Draws what a task reads. Options are set before, because they decide what it reads.
+/// Draws a task's inputs. Set the options first, because they decide what it reads.
 class TaskTensors {
  public:
   TaskTensors(const DrawnCall& call, Side& student, Random& random);
@@ -29,27 +29,27 @@ class TaskTensors {
   void set(TokenStatistics& task);
   void set(CustomLoss& task);
 
-  /// Returns the reference or teacher that the task has; null: none.
+  /// Returns the task's reference or teacher, or null.
   Side* other() { return other_ ? &*other_ : nullptr; }
-  /// Sets the task's view of it, whose vocabulary is cut.
+  /// Sets the task's view of it, with the vocabulary cut.
   void set_other(auto& task, int64_t first, int64_t count) {
     if constexpr (requires { task.reference; }) task.reference = other_->logits(first, count);
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(task)>, Distillation>) {
       task.teacher = other_->logits(first, count);
     }
   }
-  /// Returns those of all rows, also of those that take no part.
+  /// Returns the temperatures of all rows, including ignored rows.
   std::span<const double> all_temperatures() const { return all_temperatures_; }
   bool unchanged() const;
-  /// Makes rows NaN that take no part, of both sides, and their temperatures.
+  /// Sets ignored rows to NaN, on both sides, and their temperatures.
   void poison_rows();
 
  private:
   ConstTensor ids_of(const std::vector<int64_t>& ids);
   ConstTensor draw_targets(const TokenOptions& token);
-  /// Draws one per token, or per sequence.
+  /// Draws one number per token, or per sequence.
   ConstTensor numbers(int64_t count, double mean, double deviation);
-  /// Draws log-probabilities near that of a uniform distribution.
+  /// Draws log-probabilities close to a uniform distribution's.
   ConstTensor log_probabilities(double deviation, bool per_sequence = false);
   void set_token(TokenOptions& token);
   template <class Task>

@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What both kinds of golden values share: token statistics from logits, stand-ins for TRL's surroundings, and JSON."""
+"""Shared by the golden values: token statistics from logits, stand-ins for the objects that TRL needs, and
+JSON."""
 
 import collections
 import json
@@ -11,7 +12,7 @@ IGNORE_INDEX = -100
 
 
 class Accelerator:
-    """One process: gathering gives back what it is given."""
+    """One process: gathering returns its argument."""
 
     num_processes = 1
     device = torch.device("cpu")
@@ -34,7 +35,7 @@ class Training:
 
 
 class Options(dict):
-    """A dictionary whose entries are attributes too."""
+    """A dictionary whose entries are also attributes."""
 
     __getattr__ = dict.__getitem__
 
@@ -44,7 +45,8 @@ def new_metrics():
 
 
 def token_statistics(logits, ids, mask, temperature=1.0):
-    """(logp, entropy), [B, T], of logits / temperature; 0 where the mask is false, whatever stands there."""
+    """Return (logp, entropy), [B, T], of logits / temperature; 0 where the mask is false, whatever the inputs
+    are."""
     logits = torch.where(mask[..., None], logits, 0.0) / temperature
     log_p = torch.log_softmax(logits, -1)
     logp = log_p.gather(-1, torch.where(mask, ids, 0)[..., None])[..., 0]
@@ -58,8 +60,8 @@ def expect_equal(what, a, b, tolerance=1e-9):
     assert distance <= tolerance, f"{what}: {a.tolist()} is not {b.tolist()}"
 
 
-# Numbers that decide between two formulas keep this relative distance from their bound, so that float32
-# logits decide the same.
+# Numbers that select between two formulas keep this relative distance from their bound, so that float32
+# logits select the same formula.
 MARGIN = 1e-4
 
 
@@ -70,7 +72,7 @@ def keep_away(values, *bounds):
 
 
 def short(x, digits=10):
-    """A number for JSON: few digits, integers without a point, NaN as null."""
+    """Convert to a number for JSON: few digits, integers without a point, NaN as null."""
     if isinstance(x, (bool, int, str)) or x is None:
         return x
     if math.isnan(x):
@@ -80,7 +82,7 @@ def short(x, digits=10):
 
 
 def numbers(x, digits=10):
-    """A tensor or list as nested lists of short numbers."""
+    """Convert a tensor or list to nested lists of short numbers."""
     if torch.is_tensor(x):
         x = x.detach().tolist()
     if isinstance(x, (list, tuple)):
@@ -89,8 +91,8 @@ def numbers(x, digits=10):
 
 
 def gradient(x):
-    """Fixed point, to keep the files small: integers times a unit, which leaves a relative L2 error below 3e-7.
-    A row of zeros is empty."""
+    """Convert to fixed point, to keep the files small: integers times a unit, with a relative L2 error below
+    3e-7. A row of zeros is empty."""
     root_mean_square = x[x != 0].square().mean().sqrt().item()
     decimals = 6 - math.floor(math.log10(root_mean_square))
     values = (x.detach() * 10.0**decimals).round().long()

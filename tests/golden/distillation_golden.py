@@ -1,10 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Distillation losses: TRL's and Liger-Kernel's functions on small seeded logits, with the formulas beside them.
+"""Distillation losses: TRL's and Liger-Kernel's functions on small seeded logits, and the written-out
+formulas.
 
-  trl      GKDTrainer.generalized_jsd_loss: jsd with its two special ends, which are the two KL
-  liger    LigerFusedLinearJSDFunction.distillation_loss_fn, and its whole function where there is a hard loss
-  autograd docs/losses.md written out, for what the others do not have
-They must agree; the expected values are TRL's where TRL knows the case.
+  trl      GKDTrainer.generalized_jsd_loss: jsd with its two special cases, which are the two KL
+  liger    LigerFusedLinearJSDFunction.distillation_loss_fn, and its whole function if there is a hard loss
+  autograd docs/losses.md written out, for cases that the others lack
+
+They must agree. The expected values are TRL's if TRL has the case.
 """
 
 import torch
@@ -14,7 +16,7 @@ from trl.experimental.gkd.gkd_trainer import GKDTrainer
 
 VOCAB = 11
 BATCH, LENGTH = 4, 7
-# One sequence has no token.
+# One sequence has no tokens.
 IGNORED = [(0, 5), (0, 6), (1, 0), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 6)]
 
 DEFAULTS = Options(
@@ -52,7 +54,7 @@ def make_batch():
 
 
 def batch_to_json(batch):
-    """In rows that take no part stands what must not be read: null (NaN)."""
+    """Write null (NaN) in ignored rows, whose logits must not be read."""
     mask = (batch.labels != IGNORE_INDEX)[..., None]
     nan = float("nan")
     return {"logits": numbers(torch.where(mask, batch.student, nan), 17),
@@ -61,7 +63,7 @@ def batch_to_json(batch):
 
 
 def mixture(log_a, log_b, weight):
-    """log of weight · a + (1 - weight) · b; the ends are a and b themselves."""
+    """Return log(weight · a + (1 - weight) · b); for weight 1 or 0, exactly log a or log b."""
     if weight == 1:
         return log_a
     if weight == 0:
@@ -75,7 +77,7 @@ def kl(log_a, log_b):
 
 
 def divergence(o, log_s, log_t):
-    """[B, T], by docs/losses.md."""
+    """Return the divergences, [B, T], by docs/losses.md."""
     overlap = torch.minimum(log_s, log_t).exp().sum(-1)
     variation = 0.5 * (log_s.exp() - log_t.exp()).abs().sum(-1)
     match o.loss_type:
@@ -121,7 +123,7 @@ def mean(o, per_token, mask):
 
 
 def by_formula(o, batch, logits):
-    """(loss, losses of tokens, divergences, overlaps)."""
+    """Return (loss, losses per token, divergences, overlaps)."""
     mask = batch.labels != IGNORE_INDEX
     log_s = torch.log_softmax(logits / o.temperature, -1)
     log_t = torch.log_softmax(batch.teacher / (o.teacher_temperature or o.temperature), -1)
@@ -138,7 +140,7 @@ def by_formula(o, batch, logits):
 
 
 def jsd_beta(o):
-    """The beta by which TRL and Liger know a divergence; None where they do not."""
+    """Return the beta that selects a divergence in TRL and Liger, or None."""
     return {"forward_kl": 0, "reverse_kl": 1, "jsd": o.beta}.get(o.loss_type)
 
 
@@ -156,17 +158,18 @@ def by_trl(o, batch, logits):
 
 
 def by_liger(o, batch, logits):
-    """Its whole function: identity heads make logits of hidden states. Its hard loss has no temperature."""
+    """Call Liger's whole function. Identity heads turn its hidden states into logits. Its hard loss has no
+    temperature."""
     beta = jsd_beta(o)
     plain = o.teacher_temperature is None and not o.temperature_squared and o.reduction == "mean"
     plain = plain and o.mean_over == "tokens" and o.num_items_in_batch is None
     if beta is None or not plain or o.hard_temperature != 1:
         return None
     if o.temperature != 1 and o.hard_weight:
-        return None  # it divides the hard loss's logits too or not, by version
+        return None  # versions differ in whether the temperature divides the hard loss's logits
     flat = logits.view(-1, VOCAB)
     eye = torch.eye(VOCAB)
-    # As parameters: student and teacher, heads, labels, biases, weights of the two losses, beta, ignored id,
+    # The arguments: student and teacher, heads, labels, biases, weights of the two losses, beta, ignored id,
     # temperature, compiled.
     loss = LigerFusedLinearJSDFunction.apply(
         flat, eye, batch.teacher.view(-1, VOCAB), eye, batch.labels.view(-1), None, None,
@@ -186,7 +189,7 @@ def make_case(batch, name, **options):
     for other, theirs in (("liger", by_liger(o, batch, logits)), ("trl", by_trl(o, batch, logits))):
         if theirs is None:
             continue
-        # Liger takes the logits of its hard loss in float32.
+        # Liger computes its hard loss from float32 logits.
         tolerance = 1e-6 if other == "liger" and o.hard_weight else 1e-9
         expect_equal(f"{name}: loss by {other}", theirs, loss, tolerance)
         (d_theirs,) = torch.autograd.grad(theirs, logits)
@@ -200,7 +203,7 @@ def make_case(batch, name, **options):
 
 
 def name_of(value):
-    """A number as a part of a name."""
+    """Format a number for a name."""
     return f"{value:g}".replace(".", "_").replace("-", "_")
 
 

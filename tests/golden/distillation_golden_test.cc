@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Distillation losses against golden values of TRL and Liger-Kernel (tests/golden/README.md). The logits of a
-// file are hidden states, and the heads of student and teacher identities.
+// file are used as hidden states, with identity heads for student and teacher.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -39,9 +39,9 @@ class DistillationGoldenTest : public ::testing::TestWithParam<std::string> {
   Teacher teacher() const { return {teacher_.hidden_states(), teacher_.head()}; }
   Targets targets() const { return {ids_.data(), student_.batch, student_.length}; }
 
-  // Near their ends jsd and the skew KL vanish, and their gradients with them, while a row's probabilities
-  // are known to 2^-24 of themselves. Of differences of logarithms Δ a gradient has an error of s 2^-24, and
-  // a value one of Δ 2^-24: here |Δ| is below 2^-8 where anything is that small.
+  // Where student and teacher are close, jsd and the skew KL vanish with their gradients, but probabilities
+  // have a relative error of 2^-24. If Δ is a difference of logarithms, a gradient has an error of s 2^-24
+  // and a value an error of Δ 2^-24. Here |Δ| is below 2^-8 wherever values are that small.
   void expect(const DistillationResult& got) const {
     constexpr double kUnit = 0x1p-24, kSmall = 0x1p-8 * kUnit;
     const double loss = expected_.at("loss").get<double>(), rows = static_cast<double>(student_.rows.size());

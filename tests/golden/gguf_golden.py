@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes head.gguf beside this file with the gguf package: see README.md."""
+"""Writes head.gguf into this folder with the gguf package: see README.md."""
 
 import pathlib
 
@@ -9,12 +9,12 @@ from gguf import GGMLQuantizationType as Type
 
 VOCAB, HIDDEN = 3, 256
 QUANTIZED = (Type.Q8_0, Type.Q4_0)
-# The package unpacks these, but has no code that packs them: their blocks are made of drawn integers.
+# The package unpacks these types but cannot pack them, so their blocks are drawn integers.
 DRAWN = (Type.Q4_K, Type.Q5_K, Type.Q6_K)
 
 
 def drawn_blocks(kind, generator):
-    """Blocks of any bits, but for their float16 scales, which are small numbers."""
+    """Return blocks of random bits, except for their float16 scales, which are small numbers."""
     _, block_bytes = gguf.GGML_QUANT_SIZES[kind]
     blocks = generator.integers(0, 256, (VOCAB, block_bytes), dtype=np.uint8)
     scales = (generator.integers(1, 64, (VOCAB, 2)) / 4096).astype(np.float16).view(np.uint8)
@@ -41,7 +41,7 @@ def main():
     writer.add_token_scores([0.0, -1.5, -2.5])
     writer.add_array("test.nested", [[1, 2], [3]])
 
-    # Exact in each of the three types of floats.
+    # exact in all three types of floats
     weight = (generator.integers(-64, 64, (VOCAB, HIDDEN)) / 64).astype(np.float32)
     writer.add_tensor("output.bias", np.array([0.5, -0.25, 2.0], np.float32))
     writer.add_tensor("F32", weight)

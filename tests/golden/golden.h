@@ -1,11 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Reads files of golden values, and compares what the library computes with them. Tests of a kind of loss run
+// Reads files of golden values, and compares the library's results with them. Tests of a kind of loss run
 // each case several times:
+//
 //   Statistics   the loss on float64 log-probabilities and entropies: ∂loss/∂logp, ∂loss/∂H to eight digits
 //   Fused        the public call on float32 hidden states that are the logits, with an identity as the head,
 //                so that d_hidden is ∂loss/∂logits
 //   FromLogits   the public call on the logits themselves
-// The public calls run at once and in their two halves.
+//
+// The public calls run with run(), and with forward() and backward().
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,10 +31,10 @@ namespace logitless::testing {
 
 using nlohmann::json;
 
-// The files hold ten digits, of gradients by logits six.
+// The files hold ten digits, and six for gradients by logits.
 inline constexpr double kDigits = 1e-8;
-// Of the public calls. Statistics of 11 vocabulary entries with logits below 8 have float32 errors of a few
-// units of 2^-24 times 8.
+// Relative error of the public calls. Statistics of 11 vocabulary entries with logits below 8 have float32
+// errors of a few units of 2^-24 times 8.
 inline constexpr double kRelative = 1e-5;
 inline constexpr double kLogpError = 1e-6;
 
@@ -45,7 +47,7 @@ struct Golden {
   std::vector<std::string> names(const std::function<bool(const json&)>& wanted) const;
 };
 
-/// Appends nested arrays; null is NaN.
+/// Appends the numbers of nested arrays; null is NaN.
 template <class T = double>
 void append(const json& value, std::vector<T>& out) {
   if (value.is_array()) {
@@ -54,7 +56,7 @@ void append(const json& value, std::vector<T>& out) {
     out.push_back(value.is_null() ? std::numeric_limits<T>::quiet_NaN() : value.get<T>());
   }
 }
-/// Returns them as one vector.
+/// Returns the numbers of nested arrays as one vector.
 template <class T = double>
 std::vector<T> flat(const json& value) {
   std::vector<T> out;
@@ -68,7 +70,7 @@ Enum parse(const json& value) {
   if (const auto found = named<Enum>(value.get<std::string>())) return *found;
   throw std::invalid_argument("no such name: " + value.dump());
 }
-/// Sets an option to a value of the file.
+/// Sets an option to a value from the file.
 template <class T>
 void assign(T& to, const json& value) {
   if constexpr (Named<T>) {
@@ -85,7 +87,7 @@ void assign(std::optional<T>& to, const json& value) {
     assign(to.emplace(), value);
   }
 }
-/// The options of a case. The entropy is always wanted.
+/// Returns the options of a case. The entropy is always requested.
 template <class Options>
 Options read_options(const json& values) {
   Options options;
@@ -106,12 +108,12 @@ Options read_options(const json& values) {
   return options;
 }
 
-/// The logits of a file as hidden states, and exact statistics of the vocabulary entries they are asked for.
+/// The logits of a file as hidden states, and exact statistics of given vocabulary entries.
 struct Tokens {
   int64_t batch = 0, length = 0, vocab = 0;
   std::vector<double> logits;
   std::vector<float> hidden, identity, d_hidden;
-  std::vector<int64_t> rows;  ///< that take part
+  std::vector<int64_t> rows;  ///< rows that are not ignored
   TokenStats stats;
 
   Tokens(const json& values, const std::vector<int64_t>& ids, double temperature,
@@ -123,36 +125,37 @@ struct Tokens {
   HiddenStates hidden_states() const { return {ConstMatrix(hidden.data(), tokens(), vocab), batch}; }
   LmHead head() const { return {ConstMatrix(identity.data(), vocab, vocab), HeadLayout::kHiddenVocab}; }
   FinishedLogits finished_logits() const { return {hidden.data(), batch, length, vocab}; }
-  /// Give d_hidden to a call, full of NaN.
+  /// Return d_hidden, filled with NaN, as the output of a call.
   Gradients gradients();
   LogitsGradient logits_gradient();
-  /// Log-probabilities of a sequence add up: no reward, log ratio or mean is further off than this.
+  /// Log-probabilities of a sequence add up; this bounds the error of rewards, log ratios and means.
   double largest_sum() const;
 
  private:
   void add_statistics(size_t row, size_t id, double temperature);
 };
 
-/// Expects numbers within `relative` of the largest and `floor`; a NaN that is wanted stands for anything.
+/// Expects numbers within `relative` of the larger of the largest number and `floor`. An expected NaN matches
+/// anything.
 void expect_all_near(const std::string& what, const std::vector<double>& got, const std::vector<double>& want,
                      double relative, double floor = 0);
 
-/// Compares d_hidden by its L2 error, relative but for `floor`, and expects exact zeros where a token takes
-/// no part.
+/// Compares d_hidden by its L2 error, relative except for `floor`, and expects exact zeros for ignored
+/// tokens.
 void expect_d_hidden(const Tokens& tokens, const json& expected, double floor = 0);
 
-/// Returns what a float32 error of each log-probability can do to the loss, to first order:
-/// Σ |∂loss/∂logp_i| |logp_i| ulps.
+/// Returns the first-order effect on the loss of a float32 error in each log-probability: Σ |∂loss/∂logp_i|
+/// |logp_i| ulps.
 double loss_tolerance(const Tokens& tokens, const json& expected);
 
 void expect_metrics(const std::map<std::string, double>& got, const json& want, double relative, double floor);
 
-/// Returns metrics by the names that they have in the files.
+/// Returns metrics by their names in the files.
 std::map<std::string, double> as_map(const PolicyMetrics& m);
 std::map<std::string, double> as_map(const PreferenceMetrics& m);
 std::map<std::string, double> as_map(const KtoMetrics& m);
 
-/// Compares everything that results have in common. A public call left its gradient in d_hidden of `tokens`.
+/// Compares the members that all results have. After a public call, d_hidden of `tokens` holds its gradient.
 template <class Result>
 void expect_result(const Result& got, const json& expected, const Tokens& tokens, bool public_call) {
   const double loss = expected.at("loss").get<double>();
@@ -168,14 +171,14 @@ void expect_result(const Result& got, const json& expected, const Tokens& tokens
   expect_d_hidden(tokens, expected.at("d_logits"));
 }
 
-/// The loss of a case on given log-probabilities, and its gradients by them.
+/// The loss of a case on given log-probabilities, and its gradients.
 struct OfTokens {
   double loss = 0;
   std::vector<double> d_logps;
 };
 
-/// Compares what `evaluate(batch, case)` makes of each case with the values of other projects in the file. A
-/// Batch is made of one of the file's batches and its unit.
+/// Compares `evaluate(batch, case)` for each case with the values of other projects in the file. Batch is
+/// constructed from one of the file's batches and its unit.
 template <class Batch, class Evaluate>
 void expect_every_case(const std::string& file, const Evaluate& evaluate, double relative, double floor) {
   const Golden golden(file);
@@ -192,12 +195,12 @@ void expect_every_case(const std::string& file, const Evaluate& evaluate, double
   }
 }
 
-/// Runs `call` under both plans that a loss with gradients has.
+/// Runs `call` under both plans for a loss with gradients.
 void for_each_plan(const std::function<void(const Context&)>& call);
-/// Returns a context whose tiles divide nothing.
+/// Returns a context whose tile sizes divide none of the dimensions.
 Context odd_tiles();
 
-/// Returns the name of a case as that of its test.
+/// Names a test after its case.
 std::string case_name(const ::testing::TestParamInfo<std::string>& info);
 
 }  // namespace logitless::testing

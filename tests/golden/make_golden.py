@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes policy.json, preference.json and distillation.json beside this file: see README.md."""
+"""Writes policy.json, preference.json and distillation.json into this folder: see README.md."""
 
 import importlib.metadata
 import os

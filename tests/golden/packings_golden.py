@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes packings.json: rows in ggml's packings and in bitsandbytes' NF4, and what gguf.quants.dequantize and
-bitsandbytes.functional.dequantize_4bit make of them. See README.md."""
+"""Writes packings.json: rows in ggml's packings and in bitsandbytes' NF4, and their numbers as unpacked by
+gguf.quants.dequantize and bitsandbytes.functional.dequantize_4bit. See README.md."""
 
 import importlib.metadata
 import pathlib
@@ -11,22 +11,22 @@ import torch
 from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from common import write
 
-NUMBERS = 512  # of a row like that of a head
+NUMBERS = 512  # per row, as in a head
 TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
-# Where the float16 numbers of a block stand.
+# The offsets of a block's float16 numbers.
 HALVES = {"Q4_0": (0,), "Q8_0": (0,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
-# Zeros, the smallest and the largest subnormal number, the smallest and the largest normal one, infinity,
+# Zeros, the smallest and the largest subnormal number, the smallest and the largest normal number, infinity,
 # NaN, 1.
 SPECIAL = (0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFD55, 0x3C00)
 
 
 def block_size(name):
-    """The numbers and the bytes of a block."""
+    """Return the numbers and the bytes of a block."""
     return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
 
 
 def random_row(random, name, halves):
-    """A row of any bytes, but with these float16 numbers in its blocks: halves[k] are the first, second ... ones."""
+    """Return a row of random bytes, in which halves[k] are the k-th float16 numbers of the blocks."""
     blocks = random.integers(0, 256, (len(halves[0]), block_size(name)[1]), dtype=np.uint8)
     for place, numbers in zip(HALVES[name], halves):
         blocks[:, place : place + 2] = numbers.astype("<f2").view(np.uint8).reshape(-1, 2)
@@ -49,7 +49,7 @@ def hexadecimal(numbers):
 
 
 def nf4_rows():
-    """Weights as bitsandbytes packs them, and every code under scales that it never makes."""
+    """Yield weights packed by bitsandbytes, and every code with scales that it never writes."""
     random = np.random.default_rng(5)
     for group in (32, 64, 128):
         weights = torch.tensor(random.standard_normal((1, NUMBERS)) * 0.02, dtype=torch.float32)

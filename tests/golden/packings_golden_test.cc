@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Unpacked rows against what gguf and bitsandbytes make of them, to the bit, on every instruction set of this
-// CPU (tests/golden/README.md).
+// Unpacks rows on every instruction set of this CPU, and compares all bits with the results of gguf and
+// bitsandbytes (tests/golden/README.md).
 #include <bit>
 #include <cmath>
 
@@ -15,7 +15,7 @@ const Golden& packings_golden() {
   return golden;
 }
 
-// Reads numbers of so many hexadecimal digits each.
+// Reads numbers of `digits` hexadecimal digits each.
 template <class T>
 std::vector<T> numbers_of(const json& text, size_t digits) {
   const auto& all = text.get_ref<const std::string&>();

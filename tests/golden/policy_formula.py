@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Policy losses as docs/losses-policy.md has them, written with autograd."""
+"""Policy losses as in docs/losses-policy.md, written with autograd."""
 
 import torch
 from common import keep_away
@@ -8,7 +8,8 @@ CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo", "ppo")
 
 
 def sampler_ratio(o, logps, c):
-    """r of "Sampler correction" in docs/losses-policy.md; [B, T] or [B, 1]. TRL computes it while it samples."""
+    """Return r of "Sampler correction" in docs/losses-policy.md; [B, T] or [B, 1]. TRL computes it while
+    sampling."""
     if o.sampler_correction == "none":
         return None
     old = logps.detach() if c.old is None else c.old
@@ -25,7 +26,7 @@ def sampler_ratio(o, logps, c):
 
 
 class Formula:
-    """docs/losses-policy.md as it stands there."""
+    """The formulas of docs/losses-policy.md, as they are written there."""
 
     def __init__(self, o, c, logps, entropies):
         self.o, self.c, self.mask = o, c, c.mask
@@ -138,7 +139,7 @@ class Formula:
         token_mean = lambda x: x.detach()[mask].double().mean().item()  # noqa: E731
         of_sequence = o.importance_sampling_level == "sequence" or o.loss_type == "rloo"
         by_sequence = of_sequence and self.c.advantages.dim() == 1
-        # The ratio of a sequence is the same at each of its tokens: its first one stands for it.
+        # A sequence's ratio is the same at each of its tokens, so the first one is used.
         first = mask & (mask.cumsum(1) == 1)
         ratio_mean = (lambda x: x.detach()[first].double().mean().item()) if by_sequence else token_mean
         return {

@@ -1,11 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Policy losses: TRL's own functions on small seeded batches, with Liger-Kernel and docs/losses.md beside them.
+"""Policy losses: TRL's own functions on small seeded batches, Liger-Kernel, and docs/losses.md written out.
+Up to three evaluations per case:
 
-Three evaluations of each case, as far as each goes:
   trl      GRPOTrainer._compute_loss (and RLOOTrainer's), called on a stand-in for the trainer
   liger    LigerFusedLinearGRPOFunction.ppo_loss_fn
-  formula  docs/losses-policy.md (policy_formula.py): what the others leave out, and per-token losses
-They must agree; the expected values are TRL's where TRL knows the case.
+  formula  docs/losses-policy.md (policy_formula.py): cases that the others lack, and per-token losses
+
+They must agree. The expected values are TRL's if TRL has the case.
 """
 
 import torch
@@ -26,9 +27,9 @@ from trl.trainer.rloo_trainer import RLOOTrainer
 
 VOCAB = 11
 LENGTHS = [9, 6, 4, 0, 7, 5, 2, 8]
-HOLES = [(0, 3), (0, 4), (4, 0), (7, 5)]  # (sequence, position): answers of a tool among a model's words
+HOLES = [(0, 3), (0, 4), (4, 0), (7, 5)]  # (sequence, position): a tool's answers among a model's words
 ADVANTAGES = [1.25, -0.75, 0.5, 2.0, -1.5, 0.875, -0.375, 0.625]  # the fourth belongs to an empty sequence
-# Mean of logp - old of each sequence: some of either sign of the advantage on either side of the clip range.
+# Mean of logp - old per sequence. Both signs of the advantage occur on both sides of the clip range.
 DRIFT = [0.45, -0.5, -0.3, 0.0, 0.4, 0.05, -0.1, 0.4]
 
 DEFAULTS = Options(
@@ -80,9 +81,9 @@ def make_batch():
     old = decimals(logps - torch.tensor(DRIFT, dtype=torch.float64)[:, None] - 0.25 * normal(b, t))
     ref = decimals(logps + 0.4 * normal(b, t))
     sampling = decimals(old + 0.35 * normal(b, t))
-    sampling[4, 2] = float("nan")  # a token that takes part, but that the sampler could not score
-    # Two of three positions reward the way the policy went, so that many tokens are clipped, and one does
-    # not.
+    sampling[4, 2] = float("nan")  # a token that counts, but that the sampler could not score
+    # At two of three positions the advantage has the sign of the policy's change, so that many tokens are
+    # clipped; at the third it has the other sign.
     way = torch.where((logps > old) == (torch.arange(t) % 3 != 2), 1.0, -1.0)
     per_token = way * (normal(b, t) * 64).abs().ceil() / 64
     per_token[0, 1] = 0.0
@@ -93,7 +94,7 @@ def make_batch():
 
 
 def batch_to_json(batch):
-    """Under false masks stands what must not be read: null (NaN), 1e30, or a token id that does not exist."""
+    """Write null (NaN), 1e30 or an invalid token id under false masks, where nothing must be read."""
     out, nan = {}, float("nan")
     odd = (torch.arange(batch.mask.numel()).view_as(batch.mask) % 2).bool()
     hole = torch.where(odd, nan, 1e30)
@@ -108,7 +109,7 @@ def batch_to_json(batch):
 
 
 class GrpoStandIn:
-    """What GRPOTrainer._compute_loss and RLOOTrainer._compute_loss read of their trainer."""
+    """The attributes of a trainer that GRPOTrainer._compute_loss and RLOOTrainer._compute_loss read."""
 
     get_high_entropy_mask = GRPOTrainer.get_high_entropy_mask
     get_off_policy_mask = staticmethod(GRPOTrainer.get_off_policy_mask)
@@ -121,7 +122,7 @@ class GrpoStandIn:
 
     def __init__(self, o, logps, entropies):
         self.args = Options(o, steps_per_generation=1)
-        # ppo is bnpo with an advantage a token.
+        # ppo is bnpo with one advantage per token.
         self.loss_type = "bnpo" if o.loss_type == "ppo" else o.loss_type
         for name in ("importance_sampling_level", "epsilon_low", "epsilon_high", "beta", "top_entropy_quantile",
                      "off_policy_mask_threshold", "max_completion_length"):  # fmt: skip
@@ -165,17 +166,17 @@ def trl_metrics(o, kept):
 
 
 def trl(o, c, logps, entropies):
-    """(loss, metrics) by TRL, or None where TRL has no such case."""
+    """Return TRL's (loss, metrics), or None if TRL lacks the case."""
     full = c.mask.any(1)
     if o.loss_type == "reinforce" or o.kl_estimator != "k3":
         return None
     if o.loss_type == "rloo":
-        # RLOOTrainer knows neither a penalty in the loss, nor factors, nor an advantage a token.
+        # RLOOTrainer has no penalty in the loss, no factors and no per-token advantages.
         extra = o.beta or o.entropy_bonus or o.sampler_correction != "none" or o.delta
         if extra or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None or c.advantages.dim() == 2:
             return None
-        # An empty sequence adds nothing (docs/losses-policy.md, "Aggregation"): TRL's mean over the others,
-        # times their share of B.
+        # An empty sequence adds nothing (docs/losses-policy.md, "Aggregation"), so take TRL's mean over the
+        # others times their share of B.
         kept = rows(c, full)
         stand_in = GrpoStandIn(o, logps[full], entropies[full])
         inputs = trl_inputs(o, kept, logps[full])
@@ -185,15 +186,15 @@ def trl(o, c, logps, entropies):
         return o.loss_scale * loss, trl_metrics(o, stand_in._metrics)
     stand_in = GrpoStandIn(o, logps, entropies)
     loss = GRPOTrainer._compute_loss(stand_in, None, trl_inputs(o, c, logps))
-    # Metrics of a sequence's ratio count no empty sequence (docs/losses-policy.md, "Metrics"; TRL counts it
-    # as unclipped).
+    # Metrics of sequence ratios do not count empty sequences (docs/losses-policy.md, "Metrics"; TRL counts
+    # them as unclipped).
     stand_in = GrpoStandIn(o, logps[full].detach(), entropies[full].detach())
     GRPOTrainer._compute_loss(stand_in, None, trl_inputs(o, rows(c, full), logps[full].detach()))
     return o.loss_scale * loss, trl_metrics(o, stand_in._metrics)
 
 
 def liger(o, c, logps):
-    """The loss by Liger-Kernel, or None where it has no such case."""
+    """Return Liger-Kernel's loss, or None if it lacks the case."""
     if o.loss_type in ("reinforce", "rloo") or o.kl_estimator != "k3" or c.advantages.dim() == 2:
         return None
     if o.entropy_bonus or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None:
@@ -201,7 +202,7 @@ def liger(o, c, logps):
     if o.importance_sampling_level == "sequence" and o.loss_type in ("cispo", "sapo"):
         return None
     if o.loss_type == "luspo" and (o.importance_sampling_level == "token" or o.beta or "token" in o.sampler_correction):
-        return None  # per-token terms of luspo: its mean takes the padding in
+        return None  # per-token terms of luspo: Liger's mean includes the padding
     mask = c.mask.double()
     loss, _ = LigerFusedLinearGRPOFunction.ppo_loss_fn(
         logps, mask, c.advantages, mask, ref_per_token_logps=c.ref, old_per_token_logps=c.old,
@@ -226,12 +227,12 @@ def gradients(loss, of):
 
 
 def check_clipping(o, c, of_formula):
-    """At least a tenth of the tokens is clipped on each side, so that the gradient of a clipped token is tested."""
+    """Require that at least a tenth of the tokens is clipped on each side, so that their gradient is tested."""
     n = c.mask.sum().item()
     low, high = ((x.expand_as(c.mask) & c.mask).sum().item() / n for x in (of_formula.is_low, of_formula.is_high))
     if c.old is not None and o.loss_type in CLIPPED:
         assert low >= 0.1 or (o.delta is not None and o.delta <= 1 - o.epsilon_low), low
-        # Above a delta within the clip range nothing counts as clipped.
+        # Above a delta within the clip range no token counts as clipped.
         assert high >= 0.1 or (o.delta is not None and o.delta <= 1 + o.epsilon_high), high
 
 
@@ -297,7 +298,8 @@ def make_cases(batch):
         if v == "cispo":
             kl["epsilon_high"] = 1.2
         case(f"{v}_kl_per_token_advantages", advantages="advantages_per_token", **kl)
-        if v not in ("bnpo", "dr_grpo", "luspo", "ppo"):  # only their divisor is not that of grpo or dapo
+        # These differ from grpo or dapo only in their divisor.
+        if v not in ("bnpo", "dr_grpo", "luspo", "ppo"):
             case(f"{v}_on_policy", old=False, **more)
 
     case("grpo_epsilons", epsilon_low=0.1, epsilon_high=0.15)

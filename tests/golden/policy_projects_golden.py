@@ -1,8 +1,9 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Writes policy_projects.json: policy losses of other projects on many small batches.
 
-A recipe is one call of a project's own function (project_imports.py), and the options of ours that say the same.
-Each runs on two batches, in float64; autograd has its gradient by the log-probabilities. See README.md.
+A recipe is one call of a project's own function (project_imports.py), and the equivalent options of ours.
+Each recipe runs on two batches, in float64, and autograd computes its gradient by the log-probabilities. See
+README.md.
 """
 
 import argparse
@@ -19,10 +20,10 @@ from common import numbers, short, write
 from project_imports import COMMITS, NEMO, SEQUENCE, TOKEN, UNIT, View
 
 PLAIN_BATCHES, OTHER_BATCHES = 30, 5
-MARGIN = 1e-6  # relative distance of what is compared from what it is compared with
+MARGIN = 1e-6  # least relative distance of numbers from the bounds that they are compared with
 OLD, SAMPLER, REFERENCE = ("old_logps",), ("old_logps", "sampling_logps"), ("old_logps", "ref_logps")
-KL = 0.05  # weight of a KL
-OFF = 1e9  # a bound that binds nothing
+KL = 0.05  # weight of the KL penalty
+OFF = 1e9  # a bound that never binds
 FREE = (OFF, OFF, None)
 
 # Bounds: low, high, and the largest ratio.
@@ -45,7 +46,7 @@ def draw(r, with_empty):
     logps = [-(r.randint(52, 370) if r.random() < 0.5 else r.randint(200, 4500)) for _ in range(count)]
 
     def near(values, spread):
-        """Others at distances of either sign, no two of the same size and none 0."""
+        """Return other values at distances of both signs. The distances differ in size and are not 0."""
         out, sizes = [], {0}
         for value in values:
             step = 0
@@ -56,7 +57,7 @@ def draw(r, with_empty):
         return out
 
     old = near(logps, 400)
-    # Most advantages push the way the policy went, so that many tokens meet a bound.
+    # Most advantages have the sign of the policy's change, so that many tokens reach a bound.
     way = [(1 if new > before else -1) * r.choice((1, 1, 1, -1)) for new, before in zip(logps, old)]
     of_tokens = [sign * r.randint(1, 2048) for sign in way]
     of_sequences = [r.choice((-1, 1)) * r.randint(1, 2048) for _ in lengths]
@@ -69,7 +70,7 @@ def draw(r, with_empty):
 
 
 def is_clear(batch):
-    """Tells whether all that is compared keeps its distance, and nothing that is sorted has a tie."""
+    """Return whether all compared numbers keep their distance, and sorted numbers have no ties."""
     if sum(batch["mask"]) < 6:
         return False
     v = View(batch)
@@ -96,11 +97,12 @@ def is_clear(batch):
     for a in (v.A[m], View(batch, TOKEN).A[m]):
         covariance = ((a - a.mean()) * (x[m] - x[m].mean())).sort().values
         checks += [(covariance, [b for row in COVARIANCES for b in row]), (covariance.diff(), [0.0])]
-    return all(away(*check) for check in checks) and (v.r - x)[m].max() < 2.5  # no KL meets its clamp
+    return all(away(*check) for check in checks) and (v.r - x)[m].max() < 2.5  # no KL reaches its clamp
 
 
 def make_batches():
-    """Returns batches, and where those of each kind are. on_sampler: old = sampling; taught: and no advantages."""
+    """Return batches, and the indices of each kind. on_sampler: old = sampling; taught: also without
+    advantages."""
     r, batches, kinds = random.Random(20260101), [], collections.defaultdict(list)
     while len(batches) < PLAIN_BATCHES + 2 * OTHER_BATCHES:
         batch = draw(r, with_empty=len(batches) % 3 == 0)
@@ -119,15 +121,15 @@ def make_batches():
 @dataclasses.dataclass
 class Recipe:
     function: str
-    call: dict  # how the project's loss is called
+    call: dict  # how to call the project's loss
     options: dict  # ours; a value may be a function of a View and the project's loss
     reads: tuple = OLD
-    off: dict = None  # what of `call` takes the bounds away, if there are any
+    off: dict = None  # changes to `call` that remove the bounds, if it has any
     advantages: tuple = (SEQUENCE, TOKEN)
     kind: str = "plain"  # of batches
 
 
-# Variants that are alike but for their mean, which recipes name.
+# Variants that differ only in their mean, which recipes set.
 clipped = itertools.cycle(["grpo", "bnpo", "dapo", "ppo", "luspo", "dr_grpo"]).__next__
 
 
@@ -159,7 +161,7 @@ def verl_losses():
         yield "cispo", config, truncate(low, high)
         yield "gspo", config, clip(low, high, importance_sampling_level="sequence")
         yield "geo_mean", config, clip(low, high) | dict(loss_type="gmpo")
-        # All candidates are chosen; else which of them is random.
+        # All candidates are chosen; otherwise the choice would be random.
         covariances = dict(clip_cov_ratio=1.0, clip_cov_lb=least, clip_cov_ub=most)
         ours = dict(loss_type="clip_cov", cov_share=1.0, cov_low=least, cov_high=most)
         yield "clip_cov", config | covariances, clip(low, high) | ours
@@ -192,7 +194,7 @@ def verl():
 
     def recipe(function, config, ours, mean, reads=OLD, **how):
         mode, info, normaliser = mean
-        if function != "geo_mean":  # whose mean is its own
+        if function != "geo_mean":  # has its own mean
             normaliser = dict(normaliser, aggregation=mode.replace("-", "_"))
         call = dict(function=function, mode=mode, info=info, config=config, **how)
         off = None if function in ("sapo", "dro", "gpg") else dict(config=config | free)
@@ -289,7 +291,7 @@ def nemo_rl():
                 options = options | corrected("geometric_mask" if kind == "seq-mask-tis" else name, low, high)
                 reads.append("sampling_logps")
             if on_policy or n % 3 == 1:
-                # The factor e^(logp − sg(logp)) of their KL is a ratio of 1 whose gradient flows.
+                # The factor e^(logp − sg(logp)) of their KL is a ratio of 1 that has a gradient.
                 kind = next(kinds) if on_policy else "k3"
                 theirs = theirs | kl_of(kind)
                 options = options | penalty(kind if on_policy else "k3_plus", use_bias_correction_kl=on_policy)
@@ -299,7 +301,7 @@ def nemo_rl():
                 options = options | dict(positive_nll_weight=0.1)
                 reads.append("scores")
             yield recipe(function, theirs, options, reads, n)
-        # Where old and the sampler are one, the weight of the KL is the ratio.
+        # If the old policy is the sampler, the weight of the KL is the ratio.
         if function in ("clip", "no_ratio"):
             for kind in ("k1", "k2", "k3"):
                 theirs = config | kl_of(kind) | dict(use_on_policy_kl_approximation=True, kl_output_clamp_value=None)
@@ -349,7 +351,7 @@ def slime():
             yield recipe(function, bounds, ours | correction, means[(number + k) % 3], SAMPLER, **how)
     for k, (name, unbiased) in enumerate(itertools.product(("k1", "k2", "k3", "low_var_kl"), (False, True))):
         if name == "low_var_kl" and unbiased:
-            continue  # Times the ratio it meets its clamp.
+            continue  # times the ratio, it reaches its clamp
         for (function, bounds, ours), mean in itertools.product((losses[1], losses[3]), means):
             ours = ours | penalty("k3" if "_" in name else name, use_bias_correction_kl=unbiased)
             yield recipe(function, bounds, ours, mean, REFERENCE, kl=(name, KL, unbiased))
@@ -416,7 +418,7 @@ def areal():
             yield recipe("ppo_actor", config, ours, level, moment)
         for k, (action, least, largest, name) in enumerate(rejections):
             if action == "mask" and not by_token:
-                continue  # What it rejects leaves their mean ratio too.
+                continue  # their mean ratio also excludes rejected tokens
             rejection = dict(level="token", metric="ratio", agg="mean", action=action, lower=least, upper=largest)
             moment = MOMENTS[k] if by_token and k % 2 == 0 else None
             yield recipe("ppo_actor", config, ours | corrected(name, least, largest), level, moment, rejection)
@@ -433,7 +435,8 @@ def trl():
 
 def make_cases(batches, kinds, checkouts):
     cases, counts = [], collections.Counter()
-    touched, seen = collections.Counter(), collections.Counter()  # tokens that a bound changes, and all
+    # Tokens that a bound changes, and all tokens.
+    touched, seen = collections.Counter(), collections.Counter()
     for project in (verl, prime_rl, nemo_rl, slime, roll, areal, trl):
         source = project.__name__
         loss_of = getattr(project_imports, source)(checkouts / source)

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Policy losses against the functions of other projects on many small batches (tests/golden/README.md): loss
-// and ∂loss/∂logp, on given log-probabilities.
+// Policy losses compared with the functions of other projects on many small batches (tests/golden/README.md):
+// loss and ∂loss/∂logp, on given log-probabilities.
 #include <string>
 #include <vector>
 
@@ -74,7 +74,7 @@ OfTokens evaluate(const ProjectBatch& from, const json& c) {
 }
 
 TEST(PolicyProjects, EveryCase) {
-  // Counts that others add 1e-8 to, and twelve digits.
+  // Other projects add 1e-8 to counts, and the file has twelve digits.
   expect_every_case<ProjectBatch>("policy_projects.json", evaluate, 1e-7, 1e-7);
 }
 

@@ -1,10 +1,11 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Preference losses: TRL's own functions on small seeded pairs, with Liger-Kernel beside them.
+"""Preference losses: TRL's own functions on small seeded pairs, and Liger-Kernel's.
 
   trl      DPOTrainer._compute_loss and KTOTrainer._compute_loss, called on a stand-in for the trainer; CPOTrainer.cpo_loss;
            ORPOTrainer.odds_ratio_loss (float32 inside: a check only)
   liger    preference_loss_fn of the fused DPO, CPO, SimPO, ORPO and KTO losses
-A pair with an empty side takes no part (docs/losses-preference.md): TRL and Liger are called without such pairs.
+
+A pair with an empty side is ignored (docs/losses-preference.md): TRL and Liger are called without such pairs.
 """
 
 import torch
@@ -31,11 +32,11 @@ from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.kto_trainer import KTOTrainer
 
 VOCAB = 11
-# First position of the completion, and the one after its last; two pairs have an empty side.
+# First position of the completion, and the one after its last. Two pairs have an empty side.
 CHOSEN = [(1, 6), (0, 3), (2, 7), (1, 4), (0, 6), (3, 3), (2, 6), (0, 4)]
 REJECTED = [(1, 5), (0, 5), (2, 2), (1, 7), (0, 2), (3, 6), (2, 5), (0, 7)]
-# What a and b of docs/losses-preference.md are about: both signs of their difference, beyond 1 too (the
-# hinge's corner).
+# The means of a and b of docs/losses-preference.md. Their differences have both signs, and some are above 1
+# (the hinge's corner).
 CHOSEN_DRIFT = [2.5, 1.75, 0.0, 1.0, -3.0, 0.0, 0.25, 1.5]
 REJECTED_DRIFT = [-1.0, 1.5, 0.0, 0.75, -0.5, 0.0, -0.5, 2.5]
 
@@ -77,10 +78,10 @@ def make_batch():
 
     at = torch.arange(t)[None]
     mask = (at >= spans[:, :1]) & (at < spans[:, 1:])
-    mask[4, 2] = False  # an answer of a tool within the completion
+    mask[4, 2] = False  # a tool's answer within the completion
     logits = normal(b, t, VOCAB) * 1.5
     ids = torch.randint(0, VOCAB, (b, t), generator=g)
-    # The model is sure of some pairs, so that 1 - exp(mean logp) of orpo matters.
+    # The model is certain of some pairs, so that 1 - exp(mean logp) of orpo matters.
     sure = (torch.arange(b) % 8 % 3 == 0)[:, None, None]
     logits += sure * 5 * torch.nn.functional.one_hot(ids, VOCAB)
     logits = (logits * 64).round() / 64  # multiples of 1/64: the same in float32
@@ -93,7 +94,7 @@ def make_batch():
 
 
 def batch_to_json(batch):
-    """What must not be read is null (NaN)."""
+    """Write null (NaN) where nothing must be read."""
     nan = float("nan")
     return {"logits": numbers(torch.where(batch.mask[..., None], batch.logits, nan), 17),
             "targets": numbers(torch.where(batch.mask, batch.ids, IGNORE_INDEX)),
@@ -103,7 +104,7 @@ def batch_to_json(batch):
 
 
 class StandIn:
-    """What _compute_loss of DPOTrainer and KTOTrainer reads of its trainer."""
+    """The attributes of a trainer that _compute_loss of DPOTrainer and KTOTrainer read."""
 
     accelerator = Accelerator()
     model = Training()
@@ -128,25 +129,25 @@ def model_of(logps, entropies):
 
 
 def expect_sorting_matters(chosen, rejected, ref_chosen, ref_rejected):
-    """aot and aot_unpaired would be the same as sigmoid if the orders were the same."""
+    """Require different orders; otherwise aot and aot_unpaired would equal sigmoid."""
     a, b = chosen - ref_chosen, rejected - ref_rejected
     assert (a.argsort() != b.argsort()).any()
     assert ((chosen - rejected).argsort() != (ref_chosen - ref_rejected).argsort()).any()
 
 
 def trl_inputs(mask):
-    """A first position in front, which nothing predicts."""
+    """Add a first position, which nothing predicts."""
     completion_mask = torch.cat([torch.zeros_like(mask[:, :1]), mask], 1).long()
     return {"input_ids": completion_mask, "completion_mask": completion_mask, "attention_mask": completion_mask}
 
 
 def take_average(logps, mask):
-    """Scales tokens so that their sum is the sequence's mean."""
+    """Scale tokens so that their sum is the sequence's mean."""
     return logps / mask.sum(1, keepdim=True).clamp(min=1)
 
 
 def direct_preference(o, c, terms, logps):
-    """DPOTrainer's loss of its terms, and its metrics."""
+    """Return DPOTrainer's loss for these terms, and its metrics."""
     names = [t["loss"] for t in terms]
     assert not (o.average_log_prob and {"ipo", "sft"} & set(names))
     trainer = StandIn(loss_types=names, loss_weights=[t.get("weight", 1.0) for t in terms], beta=o.beta,
@@ -168,14 +169,14 @@ def direct_preference(o, c, terms, logps):
 
 
 def keep_kinks_away(o, a, b, *others):
-    """The hinge's corner, and the order of what aot and aot_unpaired sort."""
+    """Keep a distance from the hinge's corner, and from ties in the values that aot and aot_unpaired sort."""
     keep_away(o.beta * (a - b), 1.0)
     for values in (a, b, *others):
         keep_away(values.sort().values.diff(), 0.0)
 
 
 def without_reference(o, c, name, logps):
-    """CPO, SimPO and ORPO."""
+    """Return the loss of CPO, SimPO or ORPO."""
     averages = name != "cpo" or o.average_log_prob
     chosen, rejected = (take_average(logps, c.mask) if averages else logps).sum(1).chunk(2)
     trainer = StandIn(beta=o.beta, label_smoothing=o.label_smoothing, simpo_gamma=o.simpo_gamma, alpha=0.0,
@@ -214,7 +215,8 @@ def check_by_liger(o, c, name, loss, logps):
 
 
 def pair_loss(o, c, terms, logps):
-    """(loss, metrics, source): the terms that DPOTrainer has, the others, and the likelihood of the chosen tokens."""
+    """Return (loss, metrics, source) from DPOTrainer's terms, the others, and the likelihood of the chosen
+    tokens."""
     names = [t["loss"] for t in terms]
     by_dpo = [t for t in terms if t["loss"] == "sft" or t["loss"] not in WITHOUT_REFERENCE]
     others = [t for t in terms if t not in by_dpo]
@@ -233,11 +235,11 @@ def pair_loss(o, c, terms, logps):
         if not by_dpo:
             metrics = other_metrics
     if all(name in WITHOUT_REFERENCE for name in names) and by_dpo:
-        # sft alone: rewards are beta times the log-probability, without a reference.
+        # Only sft: rewards are beta times the log-probability, without a reference.
         chosen, rejected = logps.sum(1).chunk(2)
         metrics = reward_metrics(o.beta * chosen, o.beta * rejected, chosen, rejected)
     elif by_dpo and {"orpo", "simpo"} & set(names):
-        # With orpo or simpo among the terms the metrics are those of averages.
+        # With orpo or simpo among the terms, metrics are computed from averages.
         chosen, rejected = take_average(logps, c.mask).sum(1).chunk(2)
         ref_chosen, ref_rejected = take_average(c.ref, c.mask).sum(1).chunk(2)
         metrics = reward_metrics(o.beta * (chosen - ref_chosen), o.beta * (rejected - ref_rejected), chosen, rejected)
@@ -245,11 +247,11 @@ def pair_loss(o, c, terms, logps):
 
 
 def gradients_of(batch, part, temperature, loss_of):
-    """(d_logps, d_logits) of a loss of [B, T] log-probabilities of the sequences that take part."""
+    """Return (d_logps, d_logits) of a loss of the [B, T] log-probabilities of the sequences that count."""
     logits = batch.logits.clone().requires_grad_()
     logps, _ = token_statistics(logits, batch.ids, batch.mask, temperature)
     leaf = logps.detach().requires_grad_()
-    # Tokens that take no part have log-probability 0, so that sums may run over them.
+    # Ignored tokens have log-probability 0, so that sums may include them.
     (d_logps,) = torch.autograd.grad(loss_of(torch.where(batch.mask, leaf, 0.0)[part]), leaf)
     (d_logits,) = torch.autograd.grad(loss_of(logps[part]), logits)
     return d_logps, d_logits
@@ -284,7 +286,8 @@ def make_pair_case(batch, name, terms, reference="token", **options):
 
 
 def kto_loss(o, c, logps):
-    """KTOTrainer's loss and metrics; Liger's beside them when its one weight and a baseline are enough."""
+    """Return KTOTrainer's loss and metrics. Check them against Liger if its single weight and baseline
+    suffice."""
     scaled = take_average if o.average_log_prob else lambda x, _: x
     trainer = StandIn(beta=o.beta, loss_type="kto", desirable_weight=o.desirable_weight,
                       undesirable_weight=o.undesirable_weight, calculate_KL=c.kl is not None,

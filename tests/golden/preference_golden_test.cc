@@ -21,7 +21,7 @@ const Golden& preference_golden() {
   return golden;
 }
 
-// What pairs and KTO have in common.
+// Shared by pairs and KTO.
 template <class Options>
 class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -35,7 +35,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     reference_.logps = ConstVector(ref_.data(), static_cast<int64_t>(ref_.size()));
   }
 
-  // The target is a vocabulary entry, and the sequence has a result.
+  // Returns whether the target is a vocabulary entry and the sequence has a result.
   bool takes_part(int64_t row) const {
     const auto s = static_cast<size_t>(row) / inputs_.at("targets")[0].size();
     return entries_[static_cast<size_t>(row)] >= 0 && !expected_.at("sequence_logps")[s].is_null();
@@ -48,7 +48,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
       const Context context;
       const float logit = 0;
       const logitless::Gradients none;
-      const Logits nothing;  // The values are given: nothing is computed.
+      const Logits nothing;  // never computed, because the values are given
       api::Call any(context, Logits::given(view(&logit, {1, 1, 1})), nullptr, none);
       loss.set_reference(api::reference_sums(any,
                                              {reference_.logps, reference_.logps_per, options_.ref_logps_are, nothing},

@@ -1,8 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes preference_projects.json: TRL's losses of pairs and of single sequences, and DFT, on many small batches.
+"""Writes preference_projects.json: TRL's losses of pairs and of single sequences, and DFT, on many small
+batches.
 
-A recipe is a call of TRL's own code, and the options of ours that say the same; autograd has its gradient by the
-log-probabilities, in float64. What TRL does not have is written out: "source" is "formula" then. See README.md.
+A recipe is a call of TRL's own code, and the equivalent options of ours. Autograd computes its gradient by
+the log-probabilities, in float64. Cases that TRL lacks are written out, and their "source" is "formula". See
+README.md.
 """
 
 import argparse
@@ -26,10 +28,10 @@ from trl.trainer.kto_trainer import KTOTrainer
 from trl.trainer.sft_trainer import SFTTrainer
 
 UNIT = 1024  # inputs are integers over this, so that float64 holds them exactly
-BATCHES = 23  # and one more that has a sequence without a token, for DFT
+BATCHES = 23  # plus one that has a sequence without tokens, for DFT
 MARGIN = 1e-6
 REFERENCE, WEIGHTS, TARGETS = "ref_logps", "sequence_weights", "reward_targets"
-SCORED = "sigmoid hinge ipo exo_pair robust discopop sigmoid_norm".split()  # those that f-divergences are for
+SCORED = "sigmoid hinge ipo exo_pair robust discopop sigmoid_norm".split()  # the losses with f-divergences
 SORTED = ["aot", "aot_unpaired"]
 LOSSES = [*SCORED, *"nca_pair bco_pair sppo_hard apo_zero apo_down".split(), *SORTED, "sft"]
 SMOOTHING = {"exo_pair": (0.1, 0.3, 0.5), **dict.fromkeys(["robust", *SORTED], (0.0, 0.15, 0.4))}
@@ -46,8 +48,9 @@ DEFAULTS = Options(
 
 
 class Torch:
-    """PyTorch as modules of TRL see it. DPO's table of clamps has no float64; it multiplies what relu returns in
-    place, which autograd refuses; and nothing may lie where a corner or an order decides."""
+    """PyTorch as modules of TRL see it, with three changes: float32 is float64, because DPO's table of clamps
+    has no float64; relu returns a copy, because DPO changes its result in place, which autograd refuses; and
+    numbers close to a corner or a tie are refused."""
 
     float32 = torch.float64
 
@@ -64,7 +67,7 @@ class Torch:
 
 
 class View:
-    """A batch as TRL takes it: [S, T], with zeros behind the sequences and under the mask."""
+    """A batch as TRL takes it: [S, T], with zeros after the sequences and where the mask is false."""
 
     def __init__(self, batch):
         self.lengths = torch.tensor(batch["offsets"]).diff().tolist()
@@ -79,26 +82,26 @@ class View:
         return pad_sequence(flat.split(self.lengths), batch_first=True)
 
     def scaled(self, o):
-        """Tokens of policy and reference whose sums are averages, if these are wanted."""
+        """Return tokens of policy and reference, scaled so that their sums are averages if requested."""
         share = 1 / self.mask.sum(1, keepdim=True) if o.average_log_prob else 1.0
         return self.logps * share, self.ref * share
 
 
 def inputs_of(mask):
-    """With a first position in front, which nothing predicts."""
+    """Add a first position, which nothing predicts."""
     mask = torch.cat([torch.zeros_like(mask[:, :1]), mask], 1).long()
     return {"input_ids": torch.zeros_like(mask), "completion_mask": mask, "attention_mask": mask}
 
 
 def fused(logps, mask, squares=None):
-    """A model with TRL's fused head."""
+    """Return a model with TRL's fused head."""
     zeros = torch.zeros_like(logps)
     return lambda **_: Options(log_probs=logps, log_sum_sq_probs=squares, entropy=zeros, mean_logits=zeros,
                                is_top1=zeros.bool(), label_mask=mask)  # fmt: skip
 
 
 def dense(logps, mask):
-    """A model of two token ids, of which the first one has these log-probabilities."""
+    """Return a model of two token ids; the first id has these log-probabilities."""
     x = torch.where(mask, logps, -1.0)
     logits = torch.stack([x, (-torch.expm1(x)).log()], -1)
     logits = torch.cat([logits, torch.zeros_like(logits[:, :1])], 1)
@@ -106,7 +109,7 @@ def dense(logps, mask):
 
 
 def trainer(of, **attributes):
-    """One without its model, data and devices."""
+    """Return a trainer without its model, data and devices."""
     out, accelerator = object.__new__(of), Accelerator()
     accelerator.parallelism_config = None
     out.__dict__.update(dict(
@@ -130,7 +133,8 @@ def dpo(v, o, losses=None, weights=None, **others):
 
 
 def cpo(v, o, name, nll=1.0, **others):
-    """CPO and, by that name, ORPO. nll: the weight of the likelihood where our options leave it out."""
+    """Return the loss of CPO or, by that name, ORPO. nll: the weight of the likelihood if our options omit
+    it."""
     o, of = Options(o, **others), ORPOTrainer if name == "orpo" else cpo_trainer.CPOTrainer
     t = trainer(of, loss_type=name, alpha=o.reward_alpha, beta=o.beta, label_smoothing=o.label_smoothing,
                 simpo_gamma=o.simpo_gamma, cpo_alpha=nll if o.nll_weight is None else o.nll_weight)  # fmt: skip
@@ -142,14 +146,14 @@ def cpo(v, o, name, nll=1.0, **others):
 
 
 def dpo_and(v, o):
-    """The second loss has a trainer other than DPO's. NLL is DPO's sft, but for what ORPO adds by itself."""
+    """Combine DPO with a loss of another trainer. NLL is DPO's sft, minus the NLL that ORPO includes."""
     (first, name), (weight, other_weight), own_nll = o.loss_type, o.loss_weights, o.loss_type[1] == "orpo"
     other = cpo(v, o, "sigmoid" if name == "cpo" else name, nll_weight=0.0)
     return other_weight * other + dpo(v, o, [first, "sft"], [weight, o.nll_weight - own_nll])
 
 
 def tpo(v, o, name):
-    """The gold answers are the chosen ones, so that their likelihood is our NLL."""
+    """Use the chosen answers as gold answers, so that their likelihood is our NLL."""
     third = lambda x: torch.cat([x, x.chunk(2)[0]]) if o.nll_weight else x  # noqa: E731
     t = trainer(tpo_trainer.TPOTrainer, loss_type=name, tpo_alpha=o.nll_weight, beta=o.beta,
                 label_smoothing=o.label_smoothing, tpo_l_gamma=o.simpo_gamma)  # fmt: skip
@@ -175,13 +179,13 @@ def a2po(v, o):
 
 
 def single(v, o):
-    """The formulas of docs/losses-preference.md, "Single sequences"."""
+    """Compute the formulas of docs/losses-preference.md, "Single sequences"."""
     logps, ref = v.scaled(o)
     x, sign = o.beta * (logps - ref).sum(1), torch.where(v.labels, 1.0, -1.0)
     if o.loss_type == "bco":
         out = -F.logsigmoid(sign * (x - o.bco_delta))
     elif o.loss_type == "a2po":
-        out, sign = (x - v.targets).square(), torch.ones_like(sign)  # no labels
+        out, sign = (x - v.targets).square(), torch.ones_like(sign)  # has no labels
     else:
         kl, ref_kl = (sum(o.kl[name]) / len(o.kl[name]) for name in o.kl) if o.kl else (0, 0)
         out = torch.sigmoid(sign * (o.beta * max(0, (kl - ref_kl) / UNIT) - x))
@@ -196,7 +200,7 @@ def dft(v, o):
 
 
 def recipe(function, loss, reads=(), kind="preference", kl=None, /, **options):
-    """function: what TRL calls it. loss: of a View and of our options, the defaults among them. options: ours."""
+    """function: its name in TRL. loss: a function of a View and of our options with defaults. options: ours."""
     return Options(function=function, loss=loss, reads=reads, kind=kind, kl=kl or {}, options=options)
 
 
@@ -225,7 +229,7 @@ def pair_recipes(r):
             among = [loss for loss in among if loss not in (*SORTED, "sft")]
         losses = r.sample(among, r.randint(2, 4))
         yield dpo_recipe(losses, loss_weights=[r.choice((1.0, 0.5, 0.2, 2.0, -0.25, 0.0)) for _ in losses], **options)
-    # What averages of scores have as a name.
+    # The loss whose name means averages of scores.
     norm = partial(dpo, losses=["sigmoid_norm"], average_log_prob=False)
     yield from (dpo_recipe(["sigmoid"], norm, average_log_prob=True, **divergence) for divergence in DIVERGENCES)
     for (name, weight), nll in product((("cpo", 0.5), ("simpo", 0.3), ("orpo", 1.0)), (1.0, 1.5)):
@@ -281,7 +285,7 @@ def draw(r):
     logps = [-(r.randint(30, 400) if r.random() < 0.4 else r.randint(200, 3000)) for _ in range(sum(lengths))]
     return {"offsets": [0, *accumulate(lengths)], "mask": mask, "logps": logps,
             REFERENCE: [min(x + round(r.gauss(0, 700)), -10) for x in logps],
-            # At least that of the token.
+            # at least the token's own square
             "log_square_sums": [-r.randint(1, min(-2 * x, 6 * UNIT)) for x in logps],
             "labels": [r.randint(0, 1) for _ in lengths], TARGETS: [r.randint(-2000, 2000) for _ in lengths],
             WEIGHTS: [r.choice((0, 1024, r.randint(1, 4000))) for _ in lengths]}  # fmt: skip

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses of pairs and of single sequences, and DFT, against TRL on many small batches
-// (tests/golden/README.md):
-// loss and ∂loss/∂logp, on given log-probabilities.
+// Losses of pairs and of single sequences, and DFT, compared with TRL on many small batches
+// (tests/golden/README.md): loss and ∂loss/∂logp, on given log-probabilities.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -40,7 +39,7 @@ class ProjectBatch {
     return out;
   }
   loss::SequenceTokens tokens() const { return loss::read_sequences(offsets, ids); }
-  // Σ logp of each sequence under the reference. Empty weights: all are 1.
+  // Returns Σ logp per sequence under the reference. Empty weights mean 1.
   core::Array<double> reference_sums(std::span<const double> weights) const {
     const loss::SequenceTokens all = tokens();
     const std::vector<double> logps = column("ref_logps");
@@ -55,7 +54,7 @@ class ProjectBatch {
   std::vector<int64_t> offsets;
   std::vector<uint8_t> labels;
   core::Array<int64_t> ids;
-  std::vector<int64_t> rows;  // that take part
+  std::vector<int64_t> rows;  // rows that are not ignored
   TokenStats stats;
 
  private:

@@ -1,10 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Calls the policy losses of other projects, out of their checkouts.
+"""Calls the policy losses of other projects from their checkouts.
 
-The packages themselves cannot be imported: they want GPUs, servers and each other. take() compiles the functions
-and classes that it is asked for as they stand in their file, but without decorators (torch.compile, registries), and
-gives them stand-ins for the names that they have from elsewhere. A function here with the name of a project returns
-how to call its losses: of a View, and of options as the project has them.
+The packages themselves cannot be imported, because they need GPUs, servers and each other. take() compiles
+the requested functions and classes unchanged from their file, but without decorators (torch.compile,
+registries), and gives them stand-ins for imported names. A function here with a project's name returns a
+function that calls the project's losses on a View, with options in the project's form.
 """
 
 import ast
@@ -33,13 +33,13 @@ COLUMNS = {"x": "logps", "o": "old_logps", "r": "ref_logps", "s": "sampling_logp
 
 
 def compute_in_float64():
-    """Some functions cast to float32 before they subtract or exponentiate. Here they do not."""
+    """Some functions cast to float32 before they subtract or exponentiate. Make these casts float64."""
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
 
 
 class View:
-    """A batch as projects take it: [B, T] with zeros behind the sequences, and [N] as `flat`. Letters stand for the
+    """A batch as projects take it: [B, T] with zeros after the sequences, and [N] as `flat`. Letters name the
     columns above; A: advantages, m: mask."""
 
     def __init__(self, batch, advantages=SEQUENCE):
@@ -63,12 +63,13 @@ class View:
         return out
 
     def split(self, *letters):
-        """Each column as a list of sequences."""
+        """Return each column as a list of sequences."""
         return [list(self.flat[letter].split(self.lengths)) for letter in letters]
 
 
 def take(path, names, **others):
-    """Returns functions, classes and constants of a file by name. `others`: what they find under these names."""
+    """Return functions, classes and constants of a file by name. `others` are the names that they use, with
+    values."""
     names = names.split()
     wanted, body = set(names), [ast.parse("from __future__ import annotations").body[0]]
     for node in ast.parse(path.read_text()).body:
@@ -116,7 +117,7 @@ def verl(root):
 
 
 def prime_rl(root):
-    """Their sampler is the old policy, and the teacher their reference."""
+    """Their sampler is our old policy, and their reference our teacher."""
     p = take(
         root / "src/prime_rl/trainer/rl/loss.py",
         "LossInputs LossOutputs _safe_mean compute_importance_ratio_and_mismatch_kl default_loss_fn ipo_loss_fn "
@@ -157,7 +158,8 @@ def nemo_rl(root):
     ).ClippedPGLossFn  # fmt: skip
 
     def loss(v, config, counts=None, rejects=False, sampler="s"):
-        """counts: of samples and tokens, elsewhere too. rejects: a sequence without tokens is a sample that is off."""
+        """counts: of samples and tokens, including other ranks. rejects: a sequence without tokens is a
+        rejected sample."""
         tokens, samples = v.mask.double(), torch.ones(v.count)
         if rejects:
             tokens[v.tokens == 0], samples[v.tokens == 0] = 1.0, 0.0
@@ -186,7 +188,7 @@ def slime(root):
     ).compute_mis_weights
 
     def loss(v, function, bounds, per_token, rollouts=None, drift=None, tis=None, mis=None, kl=None):
-        """As policy_loss_function and loss_function put them together, of one rank."""
+        """Combine the parts like policy_loss_function and loss_function, on one rank."""
         (low, high, most), f, (x, o, s, a, m) = bounds, v.flat, v.split(*"xosAm")
         masks = [mask.double() for mask in m]
         moved = p.compute_gspo_kl(x, o, x, masks) if function == "gspo" else f.o - f.x
@@ -220,7 +222,7 @@ def roll(root):
     logged = dict.fromkeys(("_topr_sample_logged", "_cispo_config_logged", "_kimi15_config_logged"), True)
 
     def loss(v, function, mode, given, train, pipeline, kl=None):
-        # Like its own log-probabilities, zeros where the mask is false: its token-mean sums all positions.
+        # Zeros where the mask is false, as in its own log-probabilities: its token-mean sums all positions.
       
         x, o, r, a = (torch.where(v.m, column, 0.0) for column in (v.x, v.o, v.r, v.A))
         worker, ratio = object.__new__(actor), (x - o).exp()
@@ -249,7 +251,7 @@ def areal(root):
     reduce = take(root / "areal/trainer/ppo/actor.py", "_apply_m2po_masking _get_m2po_loss_mask")._apply_m2po_masking
 
     def loss(v, function, config, moment=None, rejection=None, level="token", count=False):
-        """count: how many tokens their mean is of, in place of the loss."""
+        """count: return the number of tokens in their mean instead of the loss."""
         mask = reduce(v.s, v.o, v.m, moment) if moment else v.m
         if count:
             return int(mask.sum())
@@ -263,7 +265,7 @@ def areal(root):
 
 
 def trl(_):
-    """The installed TRL, on a stand-in for its trainer."""
+    """Call the installed TRL on a stand-in for its trainer."""
     folder = pathlib.Path(importlib.util.find_spec("trl").origin).parent
     trainer_class = take(folder / "experimental/gmpo/gmpo_trainer.py", "GMPOTrainer", GRPOTrainer=object,
                          nanmin=torch.min, nanmax=torch.max).GMPOTrainer  # fmt: skip
@@ -275,7 +277,7 @@ def trl(_):
             top_entropy_quantile=1.0, model=Training(), accelerator=Accelerator(), _metrics=new_metrics(),
             _get_per_token_logps_and_entropies=lambda *a, **k: (v.x, torch.zeros_like(v.x), None),
         )  # fmt: skip
-        # Theirs has -A of a sequence without tokens; nothing of ours does.
+        # TRL adds -A for a sequence without tokens, which ours ignores.
         advantages = torch.where(v.tokens > 0, v.of_sequence, 0.0)
         ids, none = torch.zeros(v.count, v.width).long(), torch.zeros(v.count, 0).long()
         inputs = dict(prompt_ids=none, prompt_mask=none, completion_ids=ids, completion_mask=v.mask,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs `logitless compare` on four ranks of MPI: what it reports, and what it refuses.
+# Runs `logitless compare` on up to four MPI ranks, and checks its reports and refusals.
 #   compare_test.sh LOGITLESS MPIEXEC CONFIGS
 set -euo pipefail
 logitless=$1 mpiexec=$2 configs=$3
@@ -14,7 +14,7 @@ fail() {
   exit 1
 }
 
-# agrees RANKS CONFIG SETTING...: rank 0 alone reports, and what it reports is whole.
+# agrees RANKS CONFIG SETTING...: only rank 0 reports, and its report is complete.
 agrees() {
   local ranks=$1 config=$2 settings=()
   shift 2
@@ -35,7 +35,7 @@ agrees() {
   passed=$((passed + 1))
 }
 
-# refuses RANKS STATUS MESSAGE ARGUMENT...: in one line of rank 0.
+# refuses RANKS STATUS MESSAGE ARGUMENT...: fails with one line, from rank 0.
 refuses() {
   local ranks=$1 status=$2 message=$3 got=0
   shift 3
@@ -59,12 +59,13 @@ agrees 4 tiny parallel.vocab=4 model.bias=true model.layout=hidden_vocab model.d
 agrees 2 tiny parallel.data=2 shift=true model.dtype=bfloat16
 agrees 2 tiny parallel.vocab=2 kernel.plan=two_pass gradients.d_weight=false
 agrees 2 tiny parallel.vocab=2 seq_len=0
-# Ranks of a grid with other words have other numbers of messages: 1,024 and 1,025 of bias, 0 and 1 of all.
+# Ranks with other parts of the vocabulary send other numbers of messages: 1,024 and 1,025 bias entries, then
+# 0 and 1 entries in all.
 agrees 4 tiny "${grid[@]}" model.bias=true
 agrees 4 tiny "${grid[@]}" model.bias=true model.vocab_size=1 kernel.vocab_tile=auto
 agrees 4 tiny parallel.vocab=4 model.vocab_size=3 kernel.vocab_tile=auto
 
-# The gradients that -o writes are those of all ranks.
+# -o writes the gradients of all ranks.
 "$mpiexec" -n 4 "$logitless" compare "$configs/tiny.yaml" --set parallel.vocab=2 --set parallel.data=2 --quiet \
   -o "$out/ranks.safetensors" 2>"$out/log" || fail "-o: exit status $?"
 "$logitless" compare "$configs/tiny.yaml" --quiet -o "$out/one.safetensors" 2>"$out/log" || fail "-o of one process"
@@ -83,15 +84,15 @@ refuses 2 2 "top_entropy_quantile = 0.5 needs the whole batch, which ranks.data 
 refuses 2 2 "--json $out/nowhere/report: cannot be written" \
   compare "$tiny" --set parallel.vocab=2 --json "$out/nowhere/report"
 
-# A difference is told, and so is a loss that is no number.
+# Reports a difference, and a loss that is not a number.
 for settings in "--set tolerances.d_hidden_rel_l2=0" "--set loss_scale=1e308 --set reduction=sum"; do
   status=0
-  # shellcheck disable=SC2086  # Several words.
+  # several words
   "$mpiexec" -n 2 "$logitless" compare "$tiny" --set parallel.vocab=2 $settings >"$out/report" 2>"$out/log" || status=$?
   [ "$status" = 1 ] && grep -q '^one process and ranks DISAGREE$' "$out/report" || fail "$settings is not told"
   passed=$((passed + 1))
 done
-# A rank that is killed ends the others, whatever they wait for.
+# If a rank is killed, the others end, whatever they are waiting for.
 "$mpiexec" -n 3 "$logitless" compare "$tiny" --set parallel.vocab=3 --repeat 1000000 >"$out/report" 2>"$out/log" &
 job=$!
 children=()

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Runs every task on 1, 2, 3 and 4 processes of MPI that share a vocabulary; all have the bits of one
-// process. A rank that is wrong ends the call on all of them. Run it by mpirun -n 4.
+// Runs every task on 1, 2, 3 and 4 MPI processes that share a vocabulary, and checks that all have the bits
+// of a single process. An error on one rank ends the call on all of them. Run it with mpirun -n 4.
 #include <mpi.h>
 
 #include <cstdio>
@@ -31,7 +31,7 @@ ContextOptions small_tiles(PlanKind plan) {
   return options;
 }
 
-// Compares what this rank of a world leaves with what one process does.
+// Compares the results and gradients of this rank of a world with a single process.
 void run_world(const std::vector<size_t>& world, int rank, MPI_Comm communicator) {
   MpiCommunicator ranks(communicator);
   const RankOfTask given(world, static_cast<size_t>(rank)), whole(kWorlds[0], 0);
@@ -47,7 +47,7 @@ void run_world(const std::vector<size_t>& world, int rank, MPI_Comm communicator
       options.ranks.vocab = &ranks;
       const auto returned = run_rank(number, Context(options), given, my_at_once, my_apart);
       check(returned == expected, where + ": what is returned has other bits");
-      // Words of other ranks are not written: they are taken from the one process.
+      // Other ranks' entries are not written here, so copy them from the single process.
       for (auto [mine, one] : {std::pair{&my_at_once, &at_once}, std::pair{&my_apart, &apart}}) {
         mine->take_entries(*one, 0, given.source.first_entry);
         const int64_t end = given.source.first_entry + given.source.entries;

@@ -1,4 +1,4 @@
-# Debian's package: made by CPack, installed into a folder of its own by dpkg, used from there, and removed.
+# Tests Debian's package: built by CPack, installed by dpkg into its own folder, used from there, and removed.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -17,7 +17,7 @@ if(NOT count EQUAL 1)
   message(FATAL_ERROR "cpack made ${count} packages: ${packages}")
 endif()
 
-# What it needs is named; dpkg looks for it in the folder, where nothing else is installed.
+# The package names its dependencies. dpkg looks for them in the folder, where nothing else is installed.
 execute_process(COMMAND dpkg-deb --field ${packages} Package Version Depends OUTPUT_VARIABLE fields
   COMMAND_ERROR_IS_FATAL ANY)
 if(NOT fields MATCHES "Package: logitless\n" OR NOT fields MATCHES "Version: ${VERSION}\n"
@@ -30,7 +30,7 @@ file(TOUCH ${root}/var/lib/dpkg/status ${root}/var/lib/dpkg/available)
 set(dpkg dpkg --root=${root} --force-depends --force-script-chrootless --log=${WORK_DIR}/dpkg.log)
 run(${dpkg} --install ${packages})
 
-# LD_LIBRARY_PATH is what the system's linker finds by itself in /usr/lib.
+# LD_LIBRARY_PATH replaces /usr/lib, which the system's linker searches by itself.
 file(GLOB_RECURSE library ${root}/usr/lib/liblogitless.*)
 list(GET library 0 library)
 cmake_path(GET library PARENT_PATH libraries)

@@ -1,7 +1,7 @@
-# What a shared library exports is what its headers mark with LOGITLESS_API or LOGITLESS_C_API, and its name
-# carries what its version promises.
+# Checks that a shared library exports exactly what its headers mark with LOGITLESS_API or LOGITLESS_C_API,
+# and that its name has the version of its compatibility promise.
 #   check_exports(LIBRARY HEADER...)
-# A struct that is marked may have no symbol of its own: the verbs of a task are templates over it.
+# A marked struct may have no symbol of its own, because a task's verbs are templates over it.
 function(read_api functions classes structs)
   foreach(header ${ARGN})
     file(READ ${header} text)
@@ -12,7 +12,7 @@ function(read_api functions classes structs)
       list(TRANSFORM marked REPLACE "^.* " "")
       list(APPEND found_${kind} ${marked})
     endforeach()
-    # "LOGITLESS_API type name(": the name before the first bracket.
+    # In "LOGITLESS_API type name(" take the name before the first bracket.
     string(REGEX MATCHALL "LOGITLESS_(C_)?API [^;{}(]*\\(" marked "${text}")
     foreach(entry ${marked})
       if(entry MATCHES "[ *&]([A-Za-z0-9_]+)\\($")
@@ -36,16 +36,16 @@ function(check_exports library)
     list(GET parts 0 kind)
     list(GET parts 1 name)
     string(REGEX REPLACE "^(vtable|typeinfo|typeinfo name|VTT) for |^non-virtual thunk to " "" plain "${name}")
-    if(NOT plain MATCHES "^guard variable")  # A template's name has its type before it.
+    if(NOT plain MATCHES "^guard variable")  # A template's name follows its type.
       string(REGEX REPLACE "^[^(]* (logitless::)" "\\1" plain "${plain}")
     endif()
     string(REGEX REPLACE "^logitless::([A-Za-z0-9_]+).*" "\\1" plain "${plain}")
     if(plain IN_LIST classes OR plain IN_LIST structs OR plain IN_LIST functions)
       list(APPEND exported ${plain})
     elseif(kind MATCHES "^[WVu]$" AND name MATCHES "std::|__gnu_cxx::" AND NOT name MATCHES "^logitless::")
-      # libstdc++ gives the templates of namespace std default visibility, whatever the flags say.
+      # libstdc++ gives templates of namespace std default visibility, regardless of flags.
     elseif(name MATCHES "^typeinfo (name )?for [^:]+$")
-      # So does the compiler with the language's own types, such as bool(*)().
+      # The compiler does the same for the language's own types, such as bool(*)().
     else()
       list(APPEND strangers "${name}")
     endif()

@@ -1,4 +1,4 @@
-# Installs what is built, for the tests beside this one.
+# Installs the build, for the other tests in this folder.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 file(REMOVE_RECURSE ${PREFIX})

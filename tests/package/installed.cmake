@@ -1,7 +1,7 @@
-# find_package(logitless) from an installed tree.
+# Tests find_package(logitless) from an installed tree.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
-# A shared library has found its own dependencies: its users need none of their development files.
+# A shared library has found its own dependencies, so its users do not need their development files.
 set(settings -DCMAKE_PREFIX_PATH=${PREFIX} -DCMAKE_BUILD_TYPE=${BUILD_TYPE} "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}")
 if(SHARED)
   foreach(package OpenMP PkgConfig hwy OpenBLAS)
@@ -10,13 +10,13 @@ if(SHARED)
 endif()
 run_consumer(${WORK_DIR}/consumer ${settings})
 
-# The version promises an API: 0.3 for 0.3, and nothing for 0.2 or 0.4.
+# The version promises an API: version 0.3 satisfies a request for 0.3, but not for 0.2 or 0.4.
 foreach(version 0.2 0.4 1.0)
   expect_configure_error(${WORK_DIR}/version_${version} "compatible with requested version \"${version}\""
     -DCMAKE_PREFIX_PATH=${PREFIX} -DLOGITLESS_WANTED_VERSION=${version})
 endforeach()
 
-# Nothing of the build or source tree is named in what was installed.
+# Installed files do not name the build or source tree.
 file(GLOB_RECURSE packages ${PREFIX}/*.cmake ${PREFIX}/*.pc)
 list(LENGTH packages count)
 if(count LESS 5)

@@ -1,15 +1,15 @@
-# What those read who come without C++, or with an older one.
+# Checks the messages for projects without C++, or with an older standard.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 set(no_cxx "logitless is a C\\+\\+20 library and .* has no C\\+\\+: write project\\(logitless_consumer LANGUAGES C CXX\\)")
 expect_configure_error(${WORK_DIR}/c_package "${no_cxx}" -DCONSUMER_LANGUAGE=C -DCMAKE_PREFIX_PATH=${PREFIX})
 expect_configure_error(${WORK_DIR}/c_subproject "${no_cxx}" -DCONSUMER_LANGUAGE=C -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR})
 
-# CMake takes the standard from the library, whatever the project's own is.
+# CMake takes the standard from the library, whatever standard the project sets.
 run_consumer(${WORK_DIR}/cxx17_project -DCMAKE_PREFIX_PATH=${PREFIX} -DCMAKE_CXX_STANDARD=17
   -DCMAKE_BUILD_TYPE=${BUILD_TYPE} "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}")
 
-# Elsewhere each header alone says one line, and the compiler stops there.
+# Without CMake, each header prints one line, and the compiler stops there.
 file(GLOB headers RELATIVE ${PREFIX}/include ${PREFIX}/include/logitless/*.h)
 list(REMOVE_ITEM headers logitless/version.h logitless/c_api.h)  # these are C, too
 foreach(header IN LISTS headers)

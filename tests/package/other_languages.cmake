@@ -1,4 +1,4 @@
-# The examples in Go and Rust, against an installed tree, where their compilers are found.
+# Runs the examples in Go and Rust on an installed tree, if their compilers are found.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 file(GLOB_RECURSE package ${PREFIX}/logitless.pc)

@@ -1,4 +1,4 @@
-# A Makefile and pkg-config, from an installed tree.
+# Tests a Makefile with pkg-config, from an installed tree.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 file(GLOB_RECURSE package ${PREFIX}/logitless.pc)
@@ -6,7 +6,7 @@ cmake_path(GET package PARENT_PATH packages)
 cmake_path(GET packages PARENT_PATH libraries)
 set(ENV{PKG_CONFIG_PATH} ${packages})
 if(SHARED)
-  # Users of a shared library need no package of what it was built with.
+  # Users of a shared library do not need the packages of its dependencies.
   set(ENV{PKG_CONFIG_LIBDIR} ${packages})
   set(ENV{LD_LIBRARY_PATH} ${libraries})
 endif()

@@ -1,4 +1,4 @@
-# Commands that the package tests share. A failing one ends the test with its output.
+# Commands shared by the package tests. A command that fails ends the test with its output.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -9,7 +9,7 @@ function(run)
   endif()
 endfunction()
 
-# The two programs of the consumer must say nothing and end with 0.
+# Runs the consumer's two programs, which must print nothing and exit with 0.
 function(run_programs folder)
   foreach(program consumer plain_consumer)
     execute_process(COMMAND ${folder}/${program} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -19,7 +19,7 @@ function(run_programs folder)
   endforeach()
 endfunction()
 
-# The command that configures the consumer in `build_dir`; further arguments go to it.
+# Returns the command that configures the consumer in `build_dir`, with any further arguments.
 function(configure_command result build_dir)
   file(REMOVE_RECURSE ${build_dir})
   set(${result} ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/consumer -B ${build_dir} -G ${GENERATOR}
@@ -34,8 +34,8 @@ function(run_consumer build_dir)
   run_programs(${build_dir})
 endfunction()
 
-# The consumer's configuration must fail and say `message` (a regular expression, over lines that CMake has
-# wrapped).
+# Configures the consumer, which must fail with `message`: a regular expression that is matched after undoing
+# CMake's line wrapping.
 function(expect_configure_error build_dir message)
   configure_command(command ${build_dir} ${ARGN})
   execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE errors)

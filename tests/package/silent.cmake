@@ -1,4 +1,4 @@
-# The library's own objects neither print nor end the program.
+# Checks that the library's own objects neither print nor end the program.
 cmake_minimum_required(VERSION 3.25)
 
 execute_process(COMMAND ${NM} -u -C ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)

@@ -1,4 +1,4 @@
-# The shared library of this build.
+# Checks the shared library of this build.
 cmake_minimum_required(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/exports.cmake)
 

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Heads with a LoRA, and what they are held to. Templates are those of float and double: adapted_head.cc.
+// Heads with a LoRA, and their reference matrices. adapted_head.cc instantiates the templates for float and
+// double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,8 +26,8 @@ using MatrixOf = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajo
 template <class T>
 MatrixOf<T> drawn(int64_t rows, int64_t cols, uint64_t seed, double scale = 1);
 
-/// A weight, its LoRA, and the matrix W + scale · b · a that both stand for, whose gradient G [V, H] gives
-/// d_b = scale · G aᵀ and d_a = scale · bᵀ G.
+/// A weight, its LoRA, and the equivalent matrix W + scale · b · a. If G [V, H] is that matrix's gradient,
+/// then d_b = scale · G aᵀ and d_a = scale · bᵀ G.
 template <class T>
 struct AdaptedHead {
   MatrixOf<T> weight, a, b, whole;
@@ -47,10 +48,10 @@ struct AdaptedHead {
   MatrixOf<T> d_a(const MatrixOf<T>& d_whole) const;
   MatrixOf<T> d_b(const MatrixOf<T>& d_whole) const;
 
-  /// How far gradients may be from those of the whole matrix, relative to their norms. A probability is as
-  /// wrong, relatively, as its logit is absolutely: a sum of H + r products of rounded numbers, whose errors
-  /// grow with its root, and which |x| |w| bounds. 1 more is for the rounding of the results themselves, and
-  /// eight times that covers the sums over rows and entries.
+  /// The bound on errors of gradients, relative to the norms of the whole matrix's. A probability's relative
+  /// error equals its logit's absolute error. A logit is a sum of H + r products of rounded numbers, whose
+  /// error grows with the root of their number and is bounded by |x| |w|. Adding 1 accounts for the rounding
+  /// of the results, and a factor of eight for the sums over rows and entries.
   double tolerance(const MatrixOf<T>& hidden) const;
 };
 
@@ -82,14 +83,14 @@ inline MatrixOf<float> states_of(const FromHidden& source) {
 
 inline bfloat16 truncated(float x) { return {static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)}; }
 inline float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-/// Returns numbers of 16 bits, which those of the matrix become.
+/// Returns the numbers in 16 bits, and rounds the matrix to them.
 inline std::vector<bfloat16> narrowed(MatrixOf<float>& of) {
   std::vector<bfloat16> out;
   for (float& x : std::span(of.data(), static_cast<size_t>(of.size()))) x = widened(out.emplace_back(truncated(x)));
   return out;
 }
-/// Holds each number to what is wanted: rounded once to 16 bits, of a sum that may be wrong by `tolerance` of
-/// the norm.
+/// Expects each number to be `want` rounded once to 16 bits, where the unrounded sum may have an error of
+/// `tolerance` times the norm.
 inline void expect_rounded(const std::vector<bfloat16>& got, const MatrixOf<float>& want, double tolerance) {
   const double sums = tolerance * static_cast<double>(want.norm());
   for (size_t i = 0; i < got.size(); ++i) {
@@ -98,7 +99,7 @@ inline void expect_rounded(const std::vector<bfloat16>& got, const MatrixOf<floa
   }
 }
 
-/// Holds the norm of the difference to that of what is wanted.
+/// Expects the norm of the difference to be within `tolerance` times the norm of `want`.
 template <class T>
 void expect_near(const MatrixOf<T>& got, const MatrixOf<T>& want, double tolerance, const char* what);
 

@@ -44,7 +44,7 @@ void restart_peak() { peak_bytes.store(live_bytes.load()); }
 
 #ifndef __SANITIZE_ADDRESS__
 
-// glibc's own functions behind the names that are replaced here; the C++ library's operator new ends in
+// glibc's own functions, which are replaced here by the same names. The C++ library's operator new calls
 // malloc.
 extern "C" {
 void* __libc_malloc(size_t);
@@ -58,7 +58,7 @@ void* calloc(size_t count, size_t bytes) { return count_allocated(__libc_calloc(
 void* realloc(void* memory, size_t bytes) {
   count_freed(memory);
   void* moved = __libc_realloc(memory, bytes);
-  if (!moved && memory && bytes > 0) count_allocated(memory);  // it failed: the old block lives on
+  if (!moved && memory && bytes > 0) count_allocated(memory);  // it failed: the old block is still live
   return count_allocated(moved);
 }
 void* memalign(size_t alignment, size_t bytes) { return count_allocated(__libc_memalign(alignment, bytes)); }
@@ -110,7 +110,7 @@ void* operator new(size_t bytes) {
   return allocate(bytes);
 }
 void* operator new[](size_t bytes) { return allocate(bytes); }
-// std::stable_sort takes its buffer from these; the sanitizer's own ones do not go with the delete below.
+// std::stable_sort allocates its buffer with these. The sanitizer's versions do not match the delete below.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
 void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }

@@ -21,7 +21,8 @@ double sech_squared(double x) {
   return 4 * e / ((1 + e) * (1 + e));
 }
 
-// Bounds the errors of one row's raw and final logits. A logit of -inf (a masked vocabulary entry) has none.
+// Bounds the errors of one row's raw and final logits. A logit of -inf (a masked vocabulary entry) has no
+// error.
 void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& stats, const MatrixXd& abs_products,
                       int64_t i, const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const double u = arithmetic.unit;
@@ -32,19 +33,19 @@ void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& 
     const double raw = product * (abs_products(i, v) + std::abs(problem.bias[v]));
     double capped = raw;
     if (problem.softcap > 0) {
-      // tanh' is largest at the end of [|r| - raw, |r| + raw] that is nearest to 0.
+      // tanh' is largest at the point of [|r| - raw, |r| + raw] closest to 0.
       const double nearest = std::max(0.0, std::abs(stats.raw(i, v)) - raw);
       const double c = (shifted + stats.max[i]) * problem.logit_divisor(i);
       capped = sech_squared(nearest / problem.softcap) * raw + kFunctionUnits * u * std::abs(c);
     }
     bounds.raw(i, v) = raw;
-    // Subtracting the maximum, inverting the temperature and multiplying round once each, all relative to
-    // a - m.
+    // Subtracting the maximum, inverting the temperature and multiplying each round once, relative to a - m.
     bounds.shifted(i, v) = capped / problem.logit_divisor(i) + 4 * u * std::abs(shifted);
   }
 }
 
-// Bounds the error of the log-sum-exp of all entries but the label, and of its difference to the whole one.
+// Bounds the error of the log-sum-exp of all entries except the label, and of its difference to the
+// log-sum-exp of all entries.
 double bound_outside(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
                      const Arithmetic& arithmetic, const StatisticBounds& bounds) {
   const double outside = stats.outside[i];
@@ -69,18 +70,18 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const int64_t best = stats.argmax[i];
   const double log_sum = stats.log_sum[i];
 
-  // The growth, Σ p (e^d - 1), is how far Σ exp(a - m) can move, as a share of itself.
+  // The growth, Σ p (e^d - 1), bounds the relative change of Σ exp(a - m).
   double growth = 0, rival = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double d = bounds.shifted(i, v);
     const double p = std::exp(stats.log_p(i, v));
     if (p > 0) growth += p * std::expm1(d);
-    // Words that may take the maximum's place: m and l move together by as much.
+    // Entries that may exceed the maximum: m and l then move together by the same amount.
     const double gap = d + bounds.shifted(i, best);
     if (v != best && stats.shifted(i, v) + gap >= 0) rival = std::max(rival, gap);
   }
-  // Relative error of Σ_w≠best exp(a_w - m), whose share of the whole sum is 1 - p_best = 1 - e^(-l). Any
-  // term below the smallest normal number may be missing.
+  // Relative error of Σ_w≠best exp(a_w - m), whose share of the whole sum is 1 - p_best = 1 - e^(-l). Terms
+  // below the smallest normal number may be lost.
   const double flushed = static_cast<double>(vocab) * arithmetic.smallest;
   const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
 
@@ -94,13 +95,13 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     const double distance = std::abs(stats.shifted(i, v));
     // With logits off by d_w, -log p_v = log Σ_w exp(a_w - a_v) is off by at most log(1 + x) <= x,
     //   x = Σ_w≠v p_w (e^(d_w + d_v) - 1) = e^d_v others + (1 - p_v) (e^d_v - 1),
-    //   others = Σ_w≠v p_w (e^d_w - 1):
-    // nothing from v itself, so that log p_v of a nearly certain vocabulary entry has a small relative error.
-    // Where d_v is large, log(1 + x) <= d_v + others.
+    //   others = Σ_w≠v p_w (e^d_w - 1).
+    // There is no term from v itself, so log p_v of a nearly certain vocabulary entry has a small relative
+    // error. For large d_v use log(1 + x) <= d_v + others.
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
-    // At half the temperature a - m is rounded as often, and is twice as large.
+    // At half the temperature a - m has the same number of roundings, and is twice as large.
     squares += p * p * std::expm1(2 * bounds.log_p(i, v) + 8 * u * distance);
     // d entropy / d a_v = -p_v (log p_v + entropy).
     const double slope = std::abs(log_p + stats.entropy[i]);
@@ -142,7 +143,7 @@ double Arithmetic::sum(double terms) const {
   return std::min(worst, sigmas * std::sqrt(terms) * unit) / (1 - worst);
 }
 
-// There are two more than the terms: what an accumulating output held, and the sum of partial sums.
+// Two terms are added: the initial value of an accumulating output, and the sum of partial sums.
 double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic) {
   return arithmetic.sum(static_cast<double>(problem.vocab() + 2));
 }
@@ -152,13 +153,13 @@ double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithme
 
 Arithmetic arithmetic_for(DType inputs, const Context& context) {
   Arithmetic arithmetic = arithmetic_of_sums(inputs);
-  // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and
-  // keep them in fp32. Those that have one are named here, so that a new backend is held to the tighter
-  // bounds.
+  // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened). Backends without such a GEMM
+  // widen the inputs and keep dL/dlogits in fp32. Backends with one are named here, so that a new backend is
+  // tested with the tighter bounds.
   static const std::set<std::string> narrow_gradients = {"amx", "bfmmla", "onednn"};
   if (inputs != DType::kBFloat16 || !narrow_gradients.contains(context.gemm_backend())) return arithmetic;
-  // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 leaves at most 2^(e-8). A second bf16 holds that,
-  // and below 2^(e-8) it leaves at most 2^(e-17) in turn.
+  // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 has an error of at most 2^(e-8). A second bf16
+  // stores this error, which is below 2^(e-8), with an error of at most 2^(e-17).
   const GradientPrecision precision = context.options().gradient_precision;
   if (precision == GradientPrecision::kNative) arithmetic.gradient_unit = kBfloat16Unit;
   if (precision == GradientPrecision::kSplit) arithmetic.gradient_unit = 0x1p-17;
@@ -215,7 +216,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
       const double log_p = stats.log_p(i, v);
       const double p = std::exp(log_p);
       const double q = problem.cross[v];
-      // p and 1 - p = -expm1(log p) have the same absolute error from log p, and each its own relative one
+      // p and 1 - p = -expm1(log p) have the same absolute error from log p, and each has a relative error
       // from exp.
       const double log_p_error = bounds.log_p(i, v);
       const double from_log_p = log_p_error < 1 ? p * std::expm1(log_p_error) : std::exp(log_p + log_p_error) - p;
@@ -235,7 +236,8 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
         error += token_errors.entropy[i] * p * log_ratio;
       }
       if (g_outside > 0) {
-        // Of the label -p; of another p / p_outside - p, whose two logarithms err by no more than these.
+        // For the label it is -p; for other entries p / p_outside - p, whose two logarithms have at most
+        // these errors.
         const double share = is_label || !std::isfinite(log_p) ? 0 : std::exp(log_p - stats.outside[i]);
         error += g_outside * (share * std::expm1(log_p_error + bounds.outside[i]) + p_error +
                               (kFunctionUnits + 4) * u * (share + p) + arithmetic.smallest);
@@ -286,7 +288,7 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     if (!problem.takes_part(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[problem.labels[i]];
-    // With dft everything has the factor p, whose relative error is that of logp.
+    // With dft everything has the factor p, whose relative error comes from logp.
     const double p = options.dft ? std::exp(stats.logp[i]) : 1, p_error = options.dft ? std::expm1(bounds.logp[i]) : 0;
     const double z = options.z_loss * stats.lse[i] * stats.lse[i];
     double lse_error =
@@ -305,7 +307,7 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
         std::abs(options.loss_scale) * (nll_error + lse_error) + 4 * u * std::abs(loss.per_token_loss[i]);
     result.metrics.mean_nll += bounds.logp[i];
     result.metrics.mean_entropy += bounds.entropy[i];
-    // Gradients with respect to logp and cross are constants but for p; z-loss's follows lse.
+    // Gradients with respect to logp and cross are constants except for p; z-loss's follows lse.
     result.grads.logp[i] = (2 * u + (options.dft ? p_error : 0)) * std::abs(loss.grads.logp[i]);
     result.grads.cross[i] = (2 * u + (options.dft ? p_error : 0)) * std::abs(loss.grads.cross[i]);
     result.grads.lse[i] = stats.lse[i] == 0 ? 0.0 : std::abs(loss.grads.lse[i] / stats.lse[i]) * bounds.lse[i];
@@ -313,7 +315,7 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
       result.grads.lse[i] = (1 + p_error) * result.grads.lse[i] + p_error * std::abs(loss.grads.lse[i]);
     }
   }
-  // The library adds losses in fp64: the sums themselves are as good as the oracle's.
+  // The library adds losses in fp64, so the sums themselves are as accurate as the oracle's.
   const double tokens = std::max<double>(1, static_cast<double>(loss.metrics.tokens));
   result.loss += 4 * u * std::abs(loss.loss);
   result.metrics.z_loss += 4 * u * std::abs(loss.metrics.z_loss);

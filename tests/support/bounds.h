@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How far a correct engine may be from the oracle: a running error analysis of the formulas in oracle.h, on
-// the data of the problem at hand. No bound is fitted to what the engine gives.
+// Bounds the difference between a correct engine and the oracle: a running error analysis of the formulas in
+// oracle.h, on the data of the given problem. No bound is fitted to the engine's results.
 //
-// The one model behind all of it: a sum of k terms, in any order, in arithmetic with unit roundoff u, errs by
-// at most g(k) · Σ|terms|. Always g(k) <= k u; and when rounding errors are independent with mean 0, g(k) <=
-// s sqrt(k) u but for a probability below 2 exp(-s²/2) (Higham and Mary, "A new approach to probabilistic
-// rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). An element may err by s = 8
-// (1e-14: never, in a test suite); a root mean square over many elements only by s = 1, which is where loss
-// of digits shows first.
+// All bounds use one model: a sum of k terms, in any order, in arithmetic with unit roundoff u, has an error
+// of at most g(k) · Σ|terms|. Always g(k) <= k u. If rounding errors are independent with mean 0, then g(k)
+// <= s sqrt(k) u, except with a probability below 2 exp(-s²/2) (Higham and Mary, "A new approach to
+// probabilistic rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). For single elements
+// s = 8 (probability 1e-14: never, in a test suite). For a root mean square over many elements s = 1, which
+// is the first place where a loss of digits becomes visible.
 #pragma once
 
 #include <string>
@@ -20,37 +20,37 @@ namespace logitless::testing {
 inline constexpr double kElementSigmas = 8;
 inline constexpr double kMeanSquareSigmas = 1;
 
-/// Errors that exp, log1p, expm1 and tanh of the engine may have, in units of u: 4 ulp, the contract of its
+/// Largest error of the engine's exp, log1p, expm1 and tanh, in units of u: 4 ulp, as in the contract of the
 /// kernels.
 inline constexpr double kFunctionUnits = 8;
 
 struct Arithmetic {
   double unit = 0x1p-24;       ///< u of products and sums
-  double smallest = 0x1p-126;  ///< below it results may be flushed to 0
-  double gradient_unit = 0;    ///< relative error of dL/dlogits as the gradient GEMMs read them
-  bool exact_logits = false;   ///< the test's inputs are small integers: r has no error at all
+  double smallest = 0x1p-126;  ///< results below it may be flushed to 0
+  double gradient_unit = 0;    ///< relative error of dL/dlogits as input of the gradient GEMMs
+  bool exact_logits = false;   ///< the test's inputs are small integers, so r is exact
   double sigmas = kElementSigmas;
 
   double sum(double terms) const;
 };
 
-/// Returns the arithmetic that a context's calls run for inputs of this type. For float64 the oracle errs as
-/// much as the engine, so the unit is doubled.
+/// Returns the arithmetic of a context's calls for inputs of this type. For float64 the oracle has the same
+/// errors as the engine, so the unit is doubled.
 Arithmetic arithmetic_for(DType inputs, const Context& context);
 
-/// The relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
+/// The relative errors of the sums for d_hidden, and for d_weight and d_bias.
 double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic);
 double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithmetic);
 
 /// Σ_h |x_ih| |w_vh|, [N, V].
 oracle::MatrixXd absolute_products(const oracle::Problem& problem);
-/// The sums of the gradients with every term's absolute value.
+/// The gradients' sums over the absolute values of all terms.
 oracle::ParameterGradients absolute_gradients(const oracle::Problem& problem, const oracle::MatrixXd& d_raw);
 
 /// Bounds |engine - oracle| for everything in oracle::Statistics.
 struct StatisticBounds {
   oracle::MatrixXd raw;      ///< of r, [N, V]
-  oracle::MatrixXd shifted;  ///< of a - m, apart from an error that all vocabulary entries share, [N, V]
+  oracle::MatrixXd shifted;  ///< of a - m, except for an error common to all vocabulary entries, [N, V]
   oracle::MatrixXd log_p;    ///< [N, V]
   oracle::VectorXd max, log_sum, logp, lse, entropy, cross, outside, square_sum;
 };
@@ -64,21 +64,22 @@ oracle::MatrixXd bound_logit_gradients(const oracle::Problem& problem, const ora
                                        const oracle::TokenGradients& token_errors,
                                        const oracle::LogitGradients& logit_gradients, const Arithmetic& arithmetic);
 
-/// Bounds the sums, before the rounding to the output's type and without what an accumulating output held.
+/// Bounds the sums before rounding to the output's type, without the initial value of an accumulating output.
 oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& problem,
                                                      const oracle::ParameterGradients& abs_gradients,
                                                      const oracle::MatrixXd& d_raw_bound, const Arithmetic& arithmetic);
 
-/// Of gradients that are rounded to one term of bfloat16.
+/// Relative rounding error of gradients with one bfloat16 term.
 inline constexpr double kBfloat16Unit = 0x1p-8;
-/// Adds to the bounds of products with such gradients, which are off by `d_bound`. What rounding leaves of
-/// a row, or of a vocabulary entry, is put back with the mean row of some part of the head or of the states
-/// (sink/kept_residuals.h), none of whose elements is above the largest of its column.
+/// Adds the error of correcting rounding residuals to the bounds of products with such gradients; `d_bound`
+/// bounds the rounding errors. The residuals of a row or a vocabulary entry are multiplied by the mean row of
+/// some part of the head or the states (sink/kept_residuals.h), whose elements are at most the largest of
+/// their column.
 void add_put_back(const oracle::MatrixXd& d_bound, const oracle::MatrixXd& abs_hidden,
                   const oracle::MatrixXd& abs_weight, oracle::MatrixXd& d_hidden, oracle::MatrixXd& d_weight);
 
-/// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll
-/// and mean_entropy hold their bounds).
+/// Bounds a Loss: loss, per_token_loss and grads. Metrics except z_loss follow from the statistics; mean_nll
+/// and mean_entropy hold their bounds.
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
                         const CrossEntropy& options, const oracle::Loss& loss, const Arithmetic& arithmetic);
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls whose parts tests hold apart: a source of logits, what a batch has, options, gradients. Each is one
-// of the four verbs of run.h on a task that is put together here.
+// Calls whose parts are separate in tests: a source of logits, a batch, options, gradients. Each calls one of
+// the four verbs of run.h on a task that is assembled here.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace logitless::testing {
 
-/// What a batch has of a PolicyLoss.
+/// The tensors of a PolicyLoss.
 struct PolicyBatch {
   Targets chosen_ids;
   ConstVector advantages, old_logps, ref_logps, sampling_logps, teacher_logps, scores;
@@ -22,7 +22,7 @@ struct PolicyBatch {
   IdSets kept;
 };
 
-/// What a batch has of a KtoLoss.
+/// The tensors of a KtoLoss.
 struct KtoBatch {
   Targets targets;
   std::span<const uint8_t> labels;
@@ -30,7 +30,7 @@ struct KtoBatch {
   ConstVector kl_logps, kl_ref_logps, sequence_weights, reward_targets;
 };
 
-/// Sets the tensors of a task that come from one input of a call.
+/// Sets the tensors of a task from one input of a call.
 void set_input(auto& task, const Targets& targets) { task.targets = targets; }
 void set_input(auto& task, const SetTeacher& teacher) { task.teacher = teacher; }
 void set_input(auto& task, const Reference& reference) {
@@ -62,7 +62,7 @@ Task with(Task task, const Inputs&... inputs) {
   (set_input(task, inputs), ...);
   return task;
 }
-/// Lists are assigned to memory that stays, so that tests can count what a call allocates.
+/// Reuses the memory of lists, so that tests can count a call's own allocations.
 template <class... Inputs>
 const PreferenceLoss& with(const PreferenceLoss& options, const Inputs&... inputs) {
   thread_local PreferenceLoss task;
@@ -71,18 +71,19 @@ const PreferenceLoss& with(const PreferenceLoss& options, const Inputs&... input
   return task;
 }
 
-/// Does the same of what a forward half has left.
+/// Wraps the statistics of a forward half for backward().
 inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
   thread_local Forward<TokenStatistics> left;
   left.result.stats = stats;
   return left;
 }
 
-/// What calls a task here: the library, or what a test sets to hold it to the same oracle.
+/// The function that runs a task: the library's run(), or a test's replacement that is compared with the same
+/// oracle.
 template <Task T>
 inline typename T::Result (*run_task)(const Context&, const Logits&, const T&, const logitless::Gradients&) = &run<T>;
 
-/// The verbs of a task on matrices; a call itself is run(). The tensors of the task come from `Inputs`.
+/// The verbs of a task on matrices; calling the object is run(). `Inputs` are the task's tensors.
 template <class Task, class... Inputs>
 struct Verbs {
   auto operator()(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,

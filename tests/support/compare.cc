@@ -23,8 +23,8 @@ std::string element_name(const std::string& what, int64_t row, int64_t col) {
   return what + "[" + std::to_string(row) + ", " + std::to_string(col) + "]";
 }
 
-// One gradient output. want, element and mean_square are [vocabulary entries or tokens, H]; `transposed` says
-// that the tensor is not.
+// One gradient output. want, element and mean_square are [vocabulary entries or tokens, H]; `transposed`
+// means that the tensor is not.
 struct OutputCheck {
   std::string what;
   const HostTensor& got;
@@ -32,7 +32,7 @@ struct OutputCheck {
   const MatrixXd& want;
   const MatrixXd& element;
   const MatrixXd& mean_square;
-  std::function<double(int64_t row, int64_t col)> held;  // by the tensor's own row and column
+  std::function<double(int64_t row, int64_t col)> held;  // indexed by the tensor's own row and column
   double (*sum_error)(const oracle::Problem&, const Arithmetic&);
 };
 
@@ -41,7 +41,7 @@ void expect_output_near(const OutputCheck& check, const Expected& expected) {
   double squared_error = 0, squared_tolerance = 0, worst = 0;
   std::string worst_element;
   bool finite = true;
-  // An independent error has its root mean square within 1 of the model; n of them stay below 1 + 7 /
+  // An independent error has a root mean square within 1 of the model; for n of them it stays below 1 + 7 /
   // sqrt(n).
   const double deviations = 1 + (kElementSigmas - 1) / std::sqrt(expected.independent_rows);
   const double held_share = check.sum_error(expected.problem, expected.arithmetic);
@@ -51,8 +51,7 @@ void expect_output_near(const OutputCheck& check, const Expected& expected) {
       const double got = check.got.get(row, col);
       const double held = check.held(row, col);
       const double want = check.want(r, c) + held;
-      // What was there is one more term of the sum: it takes part in every partial sum, as many as there are
-      // terms.
+      // The initial value is one more term of the sum, and part of every partial sum.
       const double from_held = held_share * std::abs(held);
       const double sum_error = check.element(r, c) + from_held;
       const double rounding = std::isfinite(want) ? half_ulp(std::abs(want) + sum_error, check.got.dtype()) : 0.0;
@@ -82,11 +81,11 @@ void expect_output_near(const OutputCheck& check, const Expected& expected) {
 }
 
 void expect_sign(const char* what, double value, int sign, int64_t row) {
-  if (std::isnan(value)) return;  // whether it may be is another comparison's matter
+  if (std::isnan(value)) return;  // another comparison checks whether it may be NaN
   EXPECT_TRUE(sign * value >= 0) << what << "[" << row << "] is " << value;
 }
 
-// Words whose logits rounding cannot tell from the target's may stand on either side of it.
+// Entries that rounding cannot order relative to the target may count as before or after it.
 void expect_ranks(const std::vector<int64_t>& got, const Expected& expected) {
   const oracle::Problem& problem = expected.problem;
   const oracle::Statistics& want = expected.stats;
@@ -108,15 +107,15 @@ void expect_ranks(const std::vector<int64_t>& got, const Expected& expected) {
   }
 }
 
-// Tells whether vocabulary entry `a` may stand before `b` in a list of a row's largest: its logit is larger,
-// or rounding cannot tell the two apart, or they are equal and its id is lower.
+// Returns whether vocabulary entry `a` may precede `b` in a list of a row's largest logits: its logit is
+// larger, or rounding cannot tell them apart, or they are equal and its id is lower.
 bool may_come_before(int64_t i, int64_t a, int64_t b, const Expected& expected) {
   const double of_a = expected.stats.shifted(i, a), of_b = expected.stats.shifted(i, b);
   if (of_a == of_b) return a < b || expected.stat_bounds.shifted(i, a) > 0 || expected.stat_bounds.shifted(i, b) > 0;
   return of_a > of_b || of_b - of_a <= expected.stat_bounds.shifted(i, a) + expected.stat_bounds.shifted(i, b);
 }
 
-// Compares the list of a row whose statistics are numbers.
+// Compares the list of a row whose statistics are not NaN.
 void expect_top_list(int64_t i, std::span<const int64_t> ids, std::span<const double> logps, const Expected& expected) {
   const oracle::Problem& problem = expected.problem;
   const size_t entries = std::min(ids.size(), static_cast<size_t>(problem.vocab()));
@@ -278,8 +277,8 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
       EXPECT_EQ(entry, -1) << "argmax[" << i << "]";
     } else if (!std::isnan(want.max[i])) {
       ASSERT_TRUE(entry >= 0 && entry < problem.vocab()) << "argmax[" << i << "] is " << entry;
-      // Another vocabulary entry than the oracle's only where rounding can have put it first, and of equals
-      // the first.
+      // It may differ from the oracle's entry only if rounding can have put it first; of equal logits the
+      // first entry is required.
       const double gap = bounds.shifted(i, entry) + bounds.shifted(i, want.argmax[i]);
       EXPECT_TRUE(entry == want.argmax[i] || (gap > 0 && want.shifted(i, entry) + gap >= 0))
           << "argmax[" << i << "] is " << entry << ", not " << want.argmax[i];
@@ -307,7 +306,7 @@ void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, c
     expect_near("mean_entropy", got.metrics.mean_entropy, want.metrics.mean_entropy, tolerance.metrics.mean_entropy);
   }
   if (options.want_accuracy) {
-    // Rows whose two best vocabulary entries rounding cannot tell apart may count either way.
+    // Rows whose two largest logits rounding cannot tell apart may count either way.
     double ambiguous = 0;
     for (int64_t i = 0; i < expected.problem.tokens(); ++i) {
       if (!expected.problem.takes_part(i)) continue;

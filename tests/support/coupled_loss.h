@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A loss whose token gradients follow from all rows of a group.
+// A loss whose token gradients depend on all rows of a group.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@ namespace logitless::testing {
 /// L = Σ_g (S_g² / 2 + S_g E_g) with S_g = Σ_{i in g} logp_i and E_g = Σ_{i in g} entropy_i (0 without
 /// entropy):
 ///   ∂L/∂logp_i = S_g + E_g,  ∂L/∂entropy_i = S_g.
-/// Sums whatever rows a call of evaluate() brings, so a group that was parted gets wrong gradients.
+/// Sums the rows of one call of evaluate(), so a group that is split between calls gets wrong gradients.
 class CoupledLoss : public TokenLoss {
  public:
-  /// Without `declared` the engine does not hear of the groups.
+  /// Without `declared` the engine is not told about the groups.
   CoupledLoss(std::vector<int64_t> groups, bool entropy, bool declared = true)
       : groups_(std::move(groups)), entropy_(entropy), declared_(declared) {}
 
-  StatsRequest needs() const override { return {}; }  // its gradient's entropy comes by itself
+  // The entropy for its gradient is included automatically.
+  StatsRequest needs() const override { return {}; }
   GradsFilled gradients() const override { return {.entropy = entropy_}; }
   bool may_drop_rows() const override { return false; }
   std::span<const int64_t> groups() const override {

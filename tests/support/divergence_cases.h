@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every divergence, and the ends of those that have a parameter.
+// Every divergence, and the limits of those that have a parameter.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 
 namespace logitless::testing {
 
-/// Sets a variable of this process and of those it starts, or unsets it, for a scope.
+/// Sets or unsets a variable of this process and its child processes, for a scope.
 class EnvironmentVariable {
  public:
   EnvironmentVariable(const char* name, std::optional<std::string> value) : name_(name) {

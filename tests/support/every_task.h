@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A small batch, and the list of all tasks on it, from both sources, for tests that go through all of them.
+// A small batch, and the list of all tasks on it, from both kinds of logits, for tests that run every task.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@ inline std::vector<float> normal(size_t count, uint64_t seed, double scale = 1) 
   return values;
 }
 
-/// Calls a function with its tensors before the task's arguments. Outputs keep the gradients.
+/// Calls a function with its tensors, followed by the task's arguments. Outputs hold the gradients.
 struct FromHidden {
   static constexpr bool kFinishedLogits = false;
   using Views = Gradients;
   std::vector<float> hidden = normal(kTokens * kHidden, 1), weight = normal(kVocab * kHidden, 2),
                      bias = normal(kVocab, 3);
-  /// The head that is given has these vocabulary entries.
+  /// The vocabulary entries of the given head.
   int64_t first_entry = 0, entries = kVocab;
   double softcap = 0;
 
@@ -59,7 +59,7 @@ struct FromHidden {
     }
     /// Returns all gradients: d_hidden, d_weight and d_bias.
     const std::vector<float>& values() const { return values_; }
-    /// Takes d_weight and d_bias of these vocabulary entries from `other`.
+    /// Copies d_weight and d_bias of these vocabulary entries from `other`.
     void take_entries(const Outputs& other, int64_t first_entry, int64_t entries) {
       const auto copy = [&](int64_t begin, int64_t count) {
         std::copy_n(other.values_.begin() + begin, count, values_.begin() + begin);
@@ -73,7 +73,7 @@ struct FromHidden {
   };
 };
 
-/// The same with a head that is given.
+/// The same with a given head.
 struct FromHead : FromHidden {
   LmHead given;
 
@@ -84,9 +84,9 @@ struct FromHead : FromHidden {
   }
 };
 
-/// The plans that make gradients of tiles.
+/// The plans that compute gradients from tiles.
 inline constexpr PlanKind kPlansOfGradients[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
-/// With tiles so small that such a batch has several.
+/// Options with tiles so small that this batch has several.
 inline ContextOptions small_tiles(PlanKind plan, int threads = 2) {
   ContextOptions options;
   options.plan = plan;
@@ -116,9 +116,9 @@ struct FromLogits {
   };
 };
 
-/// What every task reads beside its source.
+/// The tensors that every task reads, in addition to the logits.
 struct Batch {
-  /// Every sixth token takes no part, or all do.
+  /// Every sixth token is ignored, unless `all_take_part`.
   explicit Batch(bool all_take_part = false) {
     std::vector<double>* const terms[] = {&grads.logp, &grads.lse, &grads.entropy, &grads.cross};
     for (int64_t i = 0; i < kTokens; ++i) {
@@ -195,16 +195,16 @@ struct Batch {
   std::vector<float> old_logps = std::vector<float>(kTokens, -4.6F);
   std::vector<float> ref_logps = std::vector<float>(kTokens, -4.2F);
   std::vector<float> sums = {-18, -20, -19, -17};
-  std::vector<int64_t> set_ids, set_offsets = {0};  ///< none for those that take no part
+  std::vector<int64_t> set_ids, set_offsets = {0};  ///< empty for ignored rows
   std::vector<float> set_weights, set_logps;
   std::vector<float> distributions = std::vector<float>(kTokens * kVocab);
-  TokenGrads grads;  ///< of a loss of the caller's own
+  TokenGrads grads;  ///< of a caller's own loss
   FromHidden model;
 };
 
-/// An overload set as an object.
+/// Wraps an overload set in a function object.
 #define LOGITLESS_TEST_CALL(name) [](auto&&... arguments) { return name(arguments...); }
-/// A task from one source: in one call, in its two halves, and its plan.
+/// A task on one kind of logits: one call, forward() and backward(), and its plan.
 template <class Source, class Task>
 struct TaskVerbs {
   using Outputs = typename Source::Outputs;
@@ -213,7 +213,7 @@ struct TaskVerbs {
   static constexpr Verbs<Task> kVerbs = {};
 
   const char* name;
-  bool couples_rows;  ///< finished logits do not run in one walk then
+  bool couples_rows;  ///< finished logits then cannot run in one sweep
   const Source& source;
   Task options;  ///< with its tensors
 
@@ -233,7 +233,7 @@ struct TaskVerbs {
   }
 };
 
-/// A loss whose token gradients are given: it allocates nothing.
+/// A loss with given token gradients, which allocates nothing.
 class FixedLoss final : public TokenLoss {
  public:
   FixedLoss(const TokenGrads& grads, const StatsRequest& request) : grads_(grads), request_(request) {}
@@ -254,7 +254,7 @@ class FixedLoss final : public TokenLoss {
   StatsRequest request_;
 };
 
-/// A loss of the caller's own in the same form: its halves are statistics and backpropagate_token_grads().
+/// The same for a caller's own loss: its halves are the statistics and backpropagate_token_grads().
 template <class Source>
 struct FixedLossCalls {
   using Outputs = typename Source::Outputs;
@@ -267,12 +267,12 @@ struct FixedLossCalls {
   Targets targets;
   const TokenGrads& grads;
   TokenOptions options = {};
-  // A slice of the tests of ranks has fewer entries than top_k.
+  // In tests of ranks a slice has fewer entries than top_k.
   StatsRequest request = {
       .entropy = true, .cross = true, .argmax = true, .rank = true, .top_k = 30, .cross_weights = {}};
 
   TokenOptions& token() { return options; }
-  /// `ran`, when given, receives the plan.
+  /// `ran`, if given, receives the plan.
   TokenStats run(const Context& context, const Views& views = {}, Plan* ran = nullptr) const {
     FixedLoss loss(grads, request);
     return source.call(LOGITLESS_TEST_CALL(run_token_loss), context, targets, options, loss, views, ran);
@@ -303,14 +303,13 @@ struct FixedLossCalls {
   }
 };
 
-/// Tells whether finished logits of rows that a loss couples would have to run in one walk.
+/// Returns whether this would run coupled rows of finished logits in one sweep.
 template <class Task>
 bool cannot_run(const Task& task, PlanKind plan) {
   return plan == PlanKind::kOnePass && task.couples_rows && Task::kFinishedLogits;
 }
 
-/// Calls `visit` with every task there is, from this source. What tests of all tasks go through stands here
-/// and nowhere else.
+/// Calls `visit` with every task on this kind of logits. This is the only list of tasks for the tests.
 template <class Source, class Visit>
 void visit_every_task(const Source& source, const Batch& batch, const Visit& visit) {
   const auto task = [&](const char* name, bool couples_rows, const auto& options, const auto&... inputs) {

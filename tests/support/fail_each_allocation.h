@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls in which every allocation fails once. For programs that compile failing_allocation.cc in.
+// Runs calls in which every allocation fails once. Programs must compile failing_allocation.cc in.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,15 +17,15 @@
 
 namespace logitless::testing {
 
-/// What became of the failures.
+/// The outcomes of the failures.
 struct Outcomes {
   int64_t allocations = 0, thrown = 0, survived = 0;
 };
 
-/// Makes each allocation of `call()` fail in turn, alone and with all that follow: the caller catches
-/// std::bad_alloc, nothing leaks, and the next call leaves what one leaves that nothing happened to.
-/// `outputs()` are the bytes that it has written, beside those of what it returns. The first calls start the
-/// team and what the BLAS keeps.
+/// Makes each allocation of `call()` fail in turn, alone and with all following ones. Expects that the caller
+/// catches std::bad_alloc, that nothing leaks, and that the next call gives the usual results. `outputs()`
+/// returns the bytes that the call writes, in addition to its result. The first calls start the team and
+/// allocate the BLAS's buffers.
 template <class Call, class Outputs>
 void fail_each_allocation(const std::string& name, const Call& call, const Outputs& outputs) {
   SCOPED_TRACE(name);
@@ -63,8 +63,8 @@ void fail_each_allocation(const std::string& name, const Call& call, const Outpu
           outcomes.allocations = seen.allocations;
           break;
         }
-        // std::stable_sort goes on without the buffer that it did not get, and a workspace frees the column
-        // that it has no room to note.
+        // std::stable_sort continues without its buffer, and a workspace frees a column if it cannot record
+        // it.
         if (!thrown) {
           ASSERT_TRUE(left_by(result) == expected) << "allocation " << index;
         }

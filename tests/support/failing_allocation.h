@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Makes operator new fail where a test says so, in every thread. Linked into one test program, it replaces
-// operator new and delete there. What C code takes from malloc (OpenBLAS, the OpenMP runtime, thrown
-// exceptions) does not fail.
+// Makes chosen calls of operator new fail, in every thread. It is linked into one test program, in which it
+// replaces operator new and delete. Allocations by malloc in C code (OpenBLAS, the OpenMP runtime, thrown
+// exceptions) do not fail.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@ namespace logitless::testing {
 
 enum class Failing {
   kOne,       ///< one allocation fails
-  kAllAfter,  ///< that one and all that follow
+  kAllAfter,  ///< this allocation and all following ones
 };
 
-/// From here on, allocation number `index` (from 0) fails.
+/// Makes allocation number `index` fail, counted from 0 from now on.
 void fail_allocation(int64_t index, Failing failing);
 
 struct AllocationsSeen {
-  int64_t allocations = 0;  ///< asked for since fail_allocation()
+  int64_t allocations = 0;  ///< requested since fail_allocation()
   int64_t failed = 0;       ///< of these
 };
-/// From here on, no allocation fails.
+/// Stops all failures.
 AllocationsSeen stop_failing();
 
-/// Counts the blocks of operator new that are alive.
+/// Returns the number of live blocks of operator new.
 int64_t blocks_alive();
 
 }  // namespace logitless::testing

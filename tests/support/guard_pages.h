@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Memory between pages that nobody may touch: an access beyond it ends the program.
+// Memory between protected pages: an access beyond it ends the program.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 namespace logitless::testing {
 
 enum class Flush {
-  kEnd,    ///< the last byte is followed by a forbidden page
-  kBegin,  ///< the first byte follows a forbidden page
+  kEnd,    ///< a protected page follows the last byte
+  kBegin,  ///< a protected page precedes the first byte
 };
 
 std::shared_ptr<void> guarded_memory(size_t bytes, Flush flush);

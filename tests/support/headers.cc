@@ -1,2 +1,2 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The source of targets that compile headers ahead, and nothing else: CMake wants one.
+// An empty source for targets that only precompile headers, because CMake requires one.

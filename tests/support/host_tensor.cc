@@ -10,7 +10,7 @@
 namespace logitless::testing {
 namespace {
 
-// Quiet NaNs with a payload of their own: a NaN that arithmetic made does not look like untouched memory.
+// Quiet NaNs with a special payload, so that a computed NaN differs from untouched memory.
 constexpr uint16_t kUntouched16 = 0x7fd5;
 constexpr uint32_t kUntouched32 = 0x7fd5a5a5;
 constexpr uint64_t kUntouched64 = 0x7ffd5a5a5a5a5a5a;
@@ -45,8 +45,8 @@ std::shared_ptr<void> heap_memory(size_t bytes) {
 bfloat16 to_bfloat16(double value) {
   if (std::isnan(value)) return {0x7fc0};
   // Every bfloat16 is a float whose lower half is 0. The neighbours of `value` are the float towards zero
-  // with its lower half cleared, and the next one; double arithmetic on them is exact, so rounding happens
-  // once.
+  // with its lower half cleared, and the next one. Double arithmetic on them is exact, so the value is
+  // rounded only once.
   float truncated = static_cast<float>(value);
   if (std::abs(static_cast<double>(truncated)) > std::abs(value)) truncated = std::nextafter(truncated, 0.0f);
   uint32_t bits;
@@ -71,9 +71,9 @@ float16 to_float16(double value) {
   if (std::isnan(value)) return {0x7e00};
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(value);
-  // Halves of one exponent are 2^(exponent - 10) apart, and subnormal ones as far as those of exponent -14.
-  // Their bits are in the order of their values, so that a carry leads into the next exponent, and from the
-  // last one to infinity.
+  // float16 numbers of one exponent are 2^(exponent - 10) apart, and subnormal ones have the spacing of
+  // exponent -14. Their bits have the order of their values, so a carry leads into the next exponent, and
+  // from the last one to infinity.
   const int exponent = magnitude == 0 ? -14 : std::max(std::ilogb(magnitude), -14);
   if (exponent > 15) return {static_cast<uint16_t>(sign | 0x7c00)};
   const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));

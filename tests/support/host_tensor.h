@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tensors that own their memory, for tests: any element type, padded rows, memory from wherever a test wants
-// it.
+// Tensors that own their memory, for tests: any element type, padded rows, and memory from any allocator.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +15,37 @@
 
 namespace logitless::testing {
 
-/// Returns `bytes` bytes, aligned for a double where the element size allows it. Never null, not even for 0
-/// bytes.
+/// Returns `bytes` bytes, aligned for a double if the element size allows it. Never null, even for 0 bytes.
 using Allocate = std::function<std::shared_ptr<void>(size_t bytes)>;
 
-/// Returns exactly `bytes` bytes from the heap, so that the address sanitizer sees the first byte beyond
-/// them.
+/// Returns exactly `bytes` bytes from the heap, so that the address sanitizer detects any access beyond them.
 std::shared_ptr<void> heap_memory(size_t bytes);
 
-/// Returns the nearest bfloat16, ties to even. It is written apart from the library's own rounding.
+/// Returns the nearest bfloat16, ties to even. Independent of the library's own rounding.
 bfloat16 to_bfloat16(double value);
 double to_double(bfloat16 value);
-/// Does the same for float16.
+/// The same for float16.
 float16 to_float16(double value);
 double to_double(float16 value);
 
-/// Returns half the distance between neighbours of |value| in `dtype`: the error of one rounding to nearest.
+/// Returns half the spacing of `dtype` at |value|: the error of one rounding to nearest.
 double half_ulp(double value, DType dtype);
 
-/// How the rows of [batch, time, cols] stand in memory.
+/// The layout of the rows of [batch, time, cols] in memory.
 enum class Rows {
-  kFollowing,   ///< one after the other
-  kSlice,       ///< hidden[:, :-2]: two rows that nobody may touch follow each sequence
+  kFollowing,   ///< one after another
+  kSlice,       ///< hidden[:, :-2]: two rows that must not be accessed follow each sequence
   kTransposed,  ///< [time, batch, cols]
 };
 
-/// A row-major matrix with `padding` extra elements between the rows (none after the last one), which may be
-/// those of several sequences. Everything is NaN at first, what stands between the rows for ever: an element
-/// that is read by mistake shows, and one that is written by mistake is found by padding_is_intact().
+/// A row-major matrix with `padding` extra elements between the rows (none after the last one). The rows may
+/// belong to several sequences. Everything is NaN at first, and the padding stays NaN: a wrong read then
+/// shows in the results, and padding_is_intact() detects a wrong write.
 class HostTensor {
  public:
   HostTensor() = default;
   HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0, const Allocate& allocate = heap_memory);
-  /// Its rows are those of `batch` sequences of equal length.
+  /// The rows are `batch` sequences of equal length.
   HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
              const Allocate& allocate);
 
@@ -60,7 +57,7 @@ class HostTensor {
   /// Stores the nearest value of the element type.
   void set(int64_t row, int64_t col, double value);
 
-  /// The batch stride of the views; there is none where the rows follow one another.
+  /// The batch stride of the views; not set if the rows follow one another.
   std::optional<int64_t> batch_stride() const { return batch_stride_; }
 
   ConstMatrix view() const { return {data_.get(), dtype_, rows_, cols_, stride_}; }
@@ -85,7 +82,7 @@ class HostTensor {
   std::shared_ptr<void> data_;
 };
 
-/// A plain array in memory of the test's choice.
+/// A plain array in memory from the test's allocator.
 template <class T>
 class HostArray {
  public:

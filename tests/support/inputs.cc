@@ -23,7 +23,7 @@ HostTensor hidden_tensor(const InputSpec& spec, DType dtype, Rows places, const 
   return HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, places, spec.sequences, allocate);
 }
 
-// What stands between strided targets: no vocabulary entry of any vocabulary, and no ignore_index.
+// Fills the gaps between strided targets: not an entry of any vocabulary, and not ignore_index.
 constexpr int64_t kNoEntry = 123456789;
 
 template <class T>
@@ -38,7 +38,7 @@ HostArray<T> lay_out(const std::vector<int64_t>& ids, bool strided, int64_t sequ
   return HostArray<T>(table, allocate);
 }
 
-// The vocabulary entry each row favours.
+// Returns the vocabulary entry that each row favours.
 std::vector<int64_t> favourites(const InputSpec& spec) {
   std::mt19937_64 random(spec.seed * 7919 + 1);
   std::vector<int64_t> ids(spec.tokens);
@@ -86,7 +86,7 @@ Inputs::Inputs(const InputSpec& input_spec)
   std::mt19937_64 random(spec.seed);
   std::normal_distribution<double> normal(0, 1);
   std::uniform_real_distribution<double> uniform(0, 1);
-  // With normal hidden states each logit of the head alone has this standard deviation.
+  // With normal hidden states, each logit without the bias has this standard deviation.
   const double spread = spec.peaked ? 3.0 : 0.2;
   for (int64_t v = 0; v < spec.vocab; ++v) {
     for (int64_t h = 0; h < spec.hidden; ++h) {
@@ -100,8 +100,8 @@ Inputs::Inputs(const InputSpec& input_spec)
   for (int64_t i = 0; i < spec.tokens; ++i) {
     double norm = 0;
     for (int64_t h = 0; h < spec.hidden; ++h) norm += std::pow(weight_at(favourite[i], h), 2);
-    // Raises the favourite's logit by up to 14, over 150 others at about 8: from flat rows to nearly certain
-    // ones.
+    // Raises the favourite's logit by up to 14, compared with 150 others at about 8: rows vary from flat to
+    // nearly certain.
     const double push = spec.peaked && norm > 0 ? 14 * uniform(random) / norm : 0.0;
     for (int64_t h = 0; h < spec.hidden; ++h) {
       const double value = normal(random) + push * weight_at(favourite[i], h);
@@ -124,7 +124,7 @@ HiddenStates Inputs::hidden_view() const {
 }
 
 int64_t Inputs::target_sequences() const {
-  return spec.offsets.empty() ? spec.sequences : 1;  // packed sequences have any length
+  return spec.offsets.empty() ? spec.sequences : 1;  // packed sequences may have any length
 }
 
 LmHead Inputs::head_view() const {
@@ -163,7 +163,7 @@ std::vector<float> random_class_weights(int64_t vocab, uint64_t seed) {
   std::uniform_real_distribution<float> uniform(0, 2);
   std::vector<float> values(vocab);
   for (float& value : values) value = random() % 8 == 0 ? 0.0f : uniform(random);
-  values[0] = 1;  // so that not all are 0 when there is one vocabulary entry
+  values[0] = 1;  // so that not all are 0 for a vocabulary of one entry
   return values;
 }
 
@@ -193,7 +193,7 @@ GradientOutputs::GradientOutputs(Inputs& inputs, const RunSpec& run) : inputs_(i
 }
 
 double GradientOutputs::held(int64_t row, int64_t col) const {
-  // A few small powers of 2 and their sums, which bf16 holds exactly.
+  // A few small powers of 2 and their sums, which are exact in bf16.
   return run_.accumulate ? static_cast<double>((row * 3 + col * 5) % 17 - 8) / 64 : 0.0;
 }
 

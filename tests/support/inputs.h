@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Seeded inputs and owned outputs for one call.
+// Seeded inputs, and outputs that own their memory, for one call.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace logitless::testing {
 
-/// What the tensors of a call look like. The defaults are no multiple of anything.
+/// The tensors of a call. The default sizes are multiples of no tile or vector.
 struct InputSpec {
   int64_t tokens = 37;
   int64_t vocab = 150;
@@ -29,18 +29,17 @@ struct InputSpec {
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
-  /// When set, each row favours one vocabulary entry, which is the target half of the time. Near-uniform
-  /// probabilities hide errors of the softmax. Otherwise logits are a few tenths.
+  /// If true, each row favours one vocabulary entry, which is the target half of the time; near-uniform
+  /// probabilities would hide errors of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
   int64_t shift = 0;
-  std::vector<int64_t> targets;  ///< used over and over; empty: random
+  std::vector<int64_t> targets;  ///< repeated as needed; empty: random
   bool targets32 = false;
-  /// Targets are every other id of a table with a column to spare, in which nothing else is a vocabulary
-  /// entry.
+  /// Targets are every other id of a table with one extra column. The other ids are not vocabulary entries.
   bool strided_targets = false;
-  /// Hidden states of rows that take no part are NaN.
+  /// Hidden states of ignored rows are NaN.
   bool poison = true;
   uint64_t seed = 1;
   Allocate allocate = heap_memory;
@@ -58,13 +57,13 @@ struct Inputs {
     const int64_t batch = target_sequences();
     return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
   }
-  /// Reads or writes an element of a vocabulary entry, whatever the layout.
+  /// Reads or writes an element of a vocabulary entry, in any layout.
   double weight_at(int64_t entry, int64_t column) const;
   void set_weight(int64_t entry, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
   bool padding_is_intact() const { return hidden.padding_is_intact() && weight.padding_is_intact(); }
 
-  /// Counts the sequences of equal length in strided targets.
+  /// Returns the number of sequences of equal length in strided targets.
   int64_t target_sequences() const;
 
   InputSpec spec;
@@ -76,43 +75,42 @@ struct Inputs {
   HostArray<int64_t> offsets;
 };
 
-/// Draw numbers for options that hold one a token or one a vocabulary entry, from the same seed as the
-/// inputs.
+/// Draw one number per token or per vocabulary entry, from the same seed as the inputs.
 std::vector<double> random_temperatures(int64_t tokens, uint64_t seed);
 std::vector<float> random_class_weights(int64_t vocab, uint64_t seed);
-/// Draws normal numbers, but 0 for about a third of the tokens.
+/// Draws normal numbers, with 0 for about a third of the tokens.
 std::vector<double> random_token_gradients(int64_t tokens, uint64_t seed);
 
-/// Where results go, and how the call runs.
+/// The outputs of a call, and how it runs.
 struct RunSpec {
   ContextOptions context;
-  std::optional<Context> shared_context;  ///< used instead of one made from `context` when set
+  std::optional<Context> shared_context;  ///< used instead of `context` if set
   bool d_hidden = true;
   bool d_weight = true;
-  bool d_bias = true;  ///< where the head has a bias
+  bool d_bias = true;  ///< if the head has a bias
   bool accumulate = false;
   Rows d_hidden_rows = Rows::kFollowing;  ///< of the gradients of hidden states
   std::optional<DType> gradient_dtype;    ///< of the outputs; unset: float32, or float64 for float64 inputs
   bool sink = false;                      ///< d_weight through a WeightGradientSink
-  bool sink_overwrites_weight = false;    ///< which then fills each tile of the weight with NaN
+  bool sink_overwrites_weight = false;    ///< the sink then fills each tile of the weight with NaN
   Allocate allocate = heap_memory;
 };
 
-/// Gradient outputs in memory of their own. They hold NaN before the call, or numbers when it accumulates.
+/// Gradient outputs with their own memory. They hold NaN before the call, or numbers if it accumulates.
 class GradientOutputs {
  public:
   GradientOutputs(Inputs& inputs, const RunSpec& run);
 
-  /// Returns views for one call; the sink, when there is one, writes into d_weight() and notes what is wrong
-  /// with its calls.
+  /// Returns views for one call. The sink, if there is one, writes into d_weight() and records errors in its
+  /// calls.
   Gradients gradients();
 
   const HostTensor& d_hidden() const { return d_hidden_; }
   const HostTensor& d_weight() const { return d_weight_; }
   const HostTensor& d_bias() const { return d_bias_; }
-  /// Tells what (row, col) held before the call and remains in the sum: 0 unless the call accumulates.
+  /// Returns the value of (row, col) before the call that remains in the sum: 0 unless the call accumulates.
   double held(int64_t row, int64_t col) const;
-  /// Counts the vocabulary entries that reached the sink, in order and once each.
+  /// Returns the number of vocabulary entries that reached the sink, in order and once each.
   int64_t words_received() const { return next_entry_; }
   const std::string& sink_complaints() const { return complaints_; }
   /// Returns all outputs, byte for byte.

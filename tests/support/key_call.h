@@ -4,10 +4,10 @@
 //     KeyCall call("policy_loss");
 //     call.change("beta = 0.25; old_logps[3] = nan; hidden = @2x3x7; mask =; d_hidden = &weight");
 //
-// A value that begins with @ is a tensor of these sizes, of a type and with strides (after a slash) if they
-// follow, or null. One that begins with & is the memory of another key for this key's tensor. No value unsets
-// the key, and any other is a text. A key with an index is an element of its tensor. Keys that begin with
-// context. are of the context.
+// A value that begins with @ is a tensor of these sizes, optionally followed by a type, strides (after a
+// slash) or null. A value that begins with & uses the memory of another key for this key's tensor. An empty
+// value unsets the key, and any other value is a text. A key with an index is an element of its tensor. Keys
+// that begin with context. set the context.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@
 
 namespace logitless::testing {
 
-/// The source of a call's logits, and how it runs.
+/// The kind of a call's logits, and how it runs.
 enum class KeyForm {
   kStates,
-  kSequences,  ///< packed ones
+  kSequences,  ///< packed sequences
   kLogits,
-  kModels,    ///< states, with a reference or teacher of states
+  kModels,    ///< states, and a reference or teacher with states
   kPacked,    ///< a packed head
   kSegments,  ///< enough vocabulary entries for sampled gradients
 };
@@ -79,8 +79,8 @@ class KeyCall {
   }
 
   int64_t vocab() const { return form_ == KeyForm::kSegments ? 2000 : kVocab; }
-  /// Sets a key to a tensor with memory of its own. It is twice as long, so that a size that is one too large
-  /// stays inside.
+  /// Sets a key to a tensor with its own memory. The memory is twice as large, so that a size that is one too
+  /// large stays inside.
   template <class Fill>
   void give(const std::string& name, int32_t dtype, std::vector<int64_t> sizes, const Fill& fill) {
     int64_t count = 1;
@@ -137,7 +137,7 @@ class KeyCall {
     int status = LOGITLESS_OK;
   };
 
-  /// Whether the outputs are as they were made.
+  /// Returns whether the outputs are unchanged.
   bool untouched() const {
     return std::ranges::all_of(written_, [](const auto& output) {
       const auto* data = static_cast<const float*>(output.second.data());
@@ -149,7 +149,7 @@ class KeyCall {
   }
   const std::string& task() const { return task_; }
   KeyForm form() const { return form_; }
-  /// Without a loss, run has no gradients.
+  /// Without a loss, run() refuses gradients.
   bool has_loss() const { return task_ != "id_logps" && task_ != "token_stats"; }
 
   std::map<std::string, Setting> keys;
@@ -238,7 +238,7 @@ class KeyCall {
   void give_model(const std::string& prefix) {
     give(prefix + "hidden", LOGITLESS_FLOAT32, {kBatch, kTime, kHidden});
     give(prefix + "weight", LOGITLESS_FLOAT32, {vocab(), kHidden});
-    // Some segments weigh more than others.
+    // Some segments have more weight than others.
     const double step = form_ == KeyForm::kSegments ? 0.004 : 0.1;
     give(prefix + "bias", LOGITLESS_FLOAT32, {vocab()}, [&](int64_t i) { return step * static_cast<double>(i); });
   }
@@ -285,11 +285,11 @@ class KeyCall {
   std::map<std::string, std::string> context_;
 };
 
-/// A change of a good call, and words of its refusal: a * stands for any text. If there are no words, the
-/// call is accepted. `task` may be followed by a form: "cross_entropy of logits".
+/// A change of a good call, and words of its refusal, in which * matches any text. Without words the call
+/// must be accepted. `task` may name a form, as in "cross_entropy of logits".
 struct RefusedChange {
   std::string task, changes, words;
-  bool by_run_alone = false;  ///< plan does not look
+  bool by_run_alone = false;  ///< plan() does not check it
 };
 
 inline bool has_words(std::string_view message, std::string_view words) {
@@ -313,7 +313,8 @@ inline KeyCall key_call_of(const std::string& task) {
   return of == std::string::npos ? KeyCall(task) : KeyCall(task.substr(0, of), kForms.at(task.substr(of + 4)));
 }
 
-/// The call is refused with these words by run, plan and, without a loss, by its halves; nothing is written.
+/// Expects run(), plan() and, without a loss, the halves to refuse the call with these words and to write
+/// nothing.
 inline void expect_change(const RefusedChange& line) {
   SCOPED_TRACE(line.task + ": " + line.changes);
   KeyCall call = key_call_of(line.task);

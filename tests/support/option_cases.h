@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option of every loss, alone at another value than its default, for tests that send it through a
-// surface: it must arrive, and change the result.
+// Every option of every loss, one at a time with a value other than its default, for tests of an API: the
+// option must reach the call, and change the result.
 #pragma once
 
 #include <algorithm>
@@ -22,15 +22,15 @@
 
 namespace logitless::testing {
 
-/// Options with one field at another value.
+/// Options with one changed field.
 template <class Options>
 struct OptionCase {
   std::string field, value;
-  Options base;     ///< what gives the field something to act on, if the defaults do not
-  Options changed;  ///< the same with the field at another value
+  Options base;     ///< defaults, plus settings without which the field would have no effect
+  Options changed;  ///< the same with a different value of the field
 };
 
-/// Returns values of a field beside the one it has: of an enumeration all others. They are in its range.
+/// Returns other valid values of a field; for an enumeration, all others.
 inline std::array<bool, 1> other_values(bool value) { return {!value}; }
 inline std::vector<double> other_values(double value) { return {value == 0 ? 0.25 : value / 2}; }
 inline std::vector<int64_t> other_values(int64_t value) { return {value == 37 ? 74 : 37}; }
@@ -51,7 +51,7 @@ std::vector<Enum> other_values(Enum value) {
   }
   return others;
 }
-/// Those that change a loss whose loss_type is grpo, or of the second one dppo.
+/// Returns those that change a loss with loss_type grpo, or dppo in the second overload.
 inline std::vector<PolicyAggregation> other_values(PolicyAggregation) {
   using enum PolicyAggregation;
   return {kTokenMean, kTokenSum, kSeqMeanTokenSum, kSeqMeanTokenSumNorm};
@@ -80,7 +80,7 @@ inline std::vector<std::span<const double>> other_values(const std::span<const d
   return {values};
 }
 
-/// Sets what the field needs to act: the options that stand beside it.
+/// Sets the other options that the field needs to have an effect.
 inline void prepare(const std::string& field, TokenOptions& token) {
   if (field == "temperature_meaning") token.temperature = 0.5;
 }
@@ -101,7 +101,7 @@ inline void prepare(const std::string& field, PolicyLoss& options) {
   if (field.starts_with("cov_")) {
     const bool penalises = field == "cov_kl_weight";
     options.loss_type = penalises ? PolicyLossType::kKlCov : PolicyLossType::kClipCov;
-    if (!penalises) options.epsilon_low = 1, options.epsilon_high = 1e30;  // Nothing is clipped.
+    if (!penalises) options.epsilon_low = 1, options.epsilon_high = 1e30;  // nothing is clipped
     options.cov_low = -2;
     options.cov_high = 2;
     options.cov_share = field == "cov_seed" ? 0.2 : 1;
@@ -127,7 +127,7 @@ inline void prepare(const std::string& field, KtoLoss& options) {
 
 inline void prepare(const std::string& field, Distillation& options) {
   prepare(field, options.token);
-  // Sequences of different lengths: the id of the first token is ignored.
+  // The id of the first token is ignored, so that sequences differ in length.
   if (field == "mean_over") options.token.ignore_index = 0;
   if (field == "beta") options.loss_type = Divergence::kJsd;
   if (field == "skew") options.loss_type = Divergence::kSkewKl;
@@ -146,7 +146,7 @@ inline void prepare(const std::string& field, SetDistillation& options) {
   if (field == "temperature_squared") options.token.temperature = 0.5;
 }
 
-/// Returns a case for each value of each field, those of `token` among them.
+/// Returns a case for each value of each field, including the fields of `token`.
 template <class Options>
 std::vector<OptionCase<Options>> option_cases() {
   std::vector<OptionCase<Options>> cases;
@@ -162,7 +162,7 @@ std::vector<OptionCase<Options>> option_cases() {
     };
     visit_flat(FieldsOf<Options>(), look, one.base);
     for (T value : other_values(before)) {
-      // Samplers are close to the policy.
+      // Samplers are close to the policy, so the bounds must be close to 1.
       if constexpr (std::is_same_v<T, std::optional<double>>) {
         if (one.field == "sampler_clip_min") value = 0.98;
         if (one.field == "sampler_clip_max") value = 1.02;
@@ -182,7 +182,7 @@ std::vector<OptionCase<Options>> option_cases() {
   return cases;
 }
 
-/// Returns all options as text, a line each.
+/// Returns all options as text, one per line.
 template <class Options>
 std::string all_text(const Options& options) {
   std::string text;
@@ -190,7 +190,7 @@ std::string all_text(const Options& options) {
   return text;
 }
 
-/// What the calls read beside their options: ratios are on both sides of their bounds.
+/// The tensors of the calls. Ratios are on both sides of their bounds.
 struct OptionBatch : Batch {
   std::vector<float> sampling_logps, teacher_logps;
   std::vector<float> scores = {1, 0, 0, -1}, sequence_weights = {1, 0.5, 2, 0.25};
@@ -205,14 +205,14 @@ struct OptionBatch : Batch {
       teacher_logps.push_back(static_cast<float>(own[i] + 0.4 * (static_cast<int>(i % 3) - 1)));
       sampling_logps.push_back(old_logps[i] + 0.8F * static_cast<float>(static_cast<int>(i % 5) - 2));
     }
-    old_logps[6] -= 27;                                  // Of a negative advantage: beyond any clamp.
-    for (size_t i = 15; i < 20; ++i) old_logps[i] += 2;  // A sequence that has drifted.
+    old_logps[6] -= 27;                                  // with a negative advantage: beyond any clamp
+    for (size_t i = 15; i < 20; ++i) old_logps[i] += 2;  // a sequence that has drifted
     other.hidden = normal(kTokens * kHidden, 11);
-    mask[3] = mask[4] = 0;  // Sequences of different lengths, one of them empty.
+    mask[3] = mask[4] = 0;  // sequences of different lengths, one of them empty
     for (size_t i = 10; i < 15; ++i) mask[i] = 0;
   }
 
-  /// Returns the task with what it reads beside these options.
+  /// Returns the task with its tensors and these options.
   template <class Task>
   Task task_of(const Task& options) const {
     return with(options, targets());
@@ -251,7 +251,7 @@ struct OptionBatch : Batch {
   }
   SetDistillation task_of(const SetDistillation& options) const { return with(options, set_teacher(), targets()); }
 
-  /// Runs the task of these options with all gradients, and returns why it is refused; empty where it is not.
+  /// Runs the task with these options and all gradients. Returns its refusal, or an empty string.
   std::string refusal(const auto& options) const {
     FromHidden::Outputs outputs;
     try {
@@ -263,7 +263,7 @@ struct OptionBatch : Batch {
   }
 };
 
-/// Those whose case is refused, because the others leave it without a use: "field = value".
+/// Returns the cases ("field = value") that are refused, because the field has no use with the other options.
 inline std::set<std::string> refused(const auto&) { return {}; }
 inline std::set<std::string> refused(const SoftCrossEntropy&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const IdLogps&) { return {"ignore_index = 37", "shift = 37"}; }

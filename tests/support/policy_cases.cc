@@ -16,7 +16,7 @@ bool takes_sequence_ratio(PolicyLossType v) {
   return v != PolicyLossType::kRloo && v != PolicyLossType::kVespo && v != PolicyLossType::kGmpo;
 }
 bool takes_sequence_correction(PolicyLossType v) { return v != PolicyLossType::kVespo; }
-// The rest refuses delta.
+// The other losses refuse delta.
 bool clips_on_both_sides(PolicyLossType v) {
   using enum PolicyLossType;
   return v == kGrpo || v == kBnpo || v == kDrGrpo || v == kDapo || v == kLuspo || v == kRloo || v == kPpo ||
@@ -27,7 +27,7 @@ bool is_gmpo(PolicyLossType v) { return v == PolicyLossType::kGmpo; }
 bool takes_narrow_clip(PolicyLossType v) { return clips_on_both_sides(v) || is_gmpo(v); }
 bool has_upper_bound(PolicyLossType v) { return clips_on_both_sides(v) || truncates(v); }
 
-// A case that has these options and not those of another aggregation.
+// Sets an aggregation, and unsets the options of other aggregations.
 void aggregate(PolicyCase& c, PolicyAggregation aggregation) {
   c.options.aggregation = aggregation;
   c.options.num_items_in_batch = std::nullopt;
@@ -225,7 +225,7 @@ PolicyData mixed_data(uint64_t seed) {
   if (seed % 2 == 0) data.mask = {1, 1, 1, 1, 1, /**/ 0, /**/ 0, 1, 0, 1, /**/ 1, 0, 1, 1};
   data.sequence_advantages = {0.73, kNaN, -1.31, -0.57, 1.9};
   data.scores = {0.25, kNaN, 1, 0, 0.5};
-  data.sequence_advantages[seed % 2 == 0 ? 2 : 4] = kNaN;  // of the sequence that is all masked
+  data.sequence_advantages[seed % 2 == 0 ? 2 : 4] = kNaN;  // of the fully masked sequence
   data.scores[seed % 2 == 0 ? 2 : 4] = kNaN;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 1);

@@ -13,34 +13,34 @@
 
 namespace logitless::testing {
 
-/// Options, and what the batch has to look like for them.
+/// Options, and the properties of the batch that they need.
 struct PolicyCase {
   std::string name;
   PolicyLoss options;
   bool advantages_per_token = false;
   bool on_policy = false;      ///< without old_logps
   bool teacher_alone = false;  ///< without advantages
-  bool with_sampling = false;  ///< sampling_logps, with a NaN among them where they may be unknown
+  bool with_sampling = false;  ///< with sampling_logps, including a NaN if they may be unknown
 };
 
-/// One way to vary a case, where the variant allows it.
+/// A way to vary a case, for the variants that allow it.
 struct PolicyTwist {
   std::string name;
   std::function<void(PolicyCase&)> apply;
   std::function<bool(PolicyLossType)> allowed = [](PolicyLossType) { return true; };
 };
 
-/// Tells whether the loss of a token depends on all tokens of the batch.
+/// Returns whether a token's loss depends on all tokens of the batch.
 bool couples_batch(const PolicyCase& policy_case);
-/// Returns the variant with what it cannot do without.
+/// Returns the variant with only its required options.
 PolicyCase plain_case(PolicyLossType variant);
-/// Returns every option there is, one at a time.
+/// Returns every option, one at a time.
 const std::vector<PolicyTwist>& policy_twists();
-/// Returns every variant with every option alone, and with `mixtures` random sets of options.
+/// Returns every variant with each option alone, and `mixtures` random sets of options.
 std::vector<PolicyCase> policy_cases(int mixtures);
 
-/// Numbers for N tokens in sequences of different lengths. Vectors are for every token; what batch() shows of
-/// them depends on the case.
+/// Numbers for N tokens in sequences of different lengths. Vectors cover all tokens; batch() passes on those
+/// that the case needs.
 struct PolicyData {
   std::vector<int64_t> offsets;
   std::vector<uint8_t> mask;
@@ -54,12 +54,12 @@ struct PolicyData {
   oracle::PolicyTokens oracle_tokens(const PolicyCase& policy_case) const;
 };
 
-/// 14 tokens: five sequences, one of them of no tokens and one of masked tokens alone; an advantage of
-/// exactly 0; log ratios of a few tenths, a sampler a little further away, one unknown value of it, garbage
-/// under the mask.
+/// Returns 14 tokens in five sequences, one of them empty and one fully masked. One advantage is exactly 0.
+/// Log ratios are a few tenths, the sampler's are slightly larger with one unknown value, and masked entries
+/// hold garbage.
 PolicyData mixed_data(uint64_t seed);
-/// Makes data of log ratios (logp − old, exact where they are few binary digits) of sequences with an
-/// advantage each.
+/// Returns data with these log ratios (logp − old, exact if they have few binary digits), for sequences with
+/// one advantage each.
 PolicyData data_of(const std::vector<std::vector<double>>& log_ratios, const std::vector<double>& advantages);
 
 }  // namespace logitless::testing

@@ -156,7 +156,7 @@ oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t
     for (int64_t t = 0; t < length; ++t) {
       batch.logp.push_back(-0.05 - surprise(random));
       batch.entropy.push_back(surprise(random));
-      // The first token of a sequence always takes part.
+      // The first token of a sequence is never ignored.
       batch.takes_part.push_back(t == 0 || random() % 4 != 0);
       batch.square_sums.push_back(std::exp(-surprise(others)));
       batch.reference_tokens.push_back(kNaN);
@@ -254,7 +254,7 @@ oracle::KtoInput kto_input(const oracle::SequenceBatch& batch, const KtoCase& kt
   input.kl_ref_logps = kto_case.kl_ref_logps;
   for (int64_t s = 0; s < batch.sequences(); ++s) {
     input.labels.push_back(kto_case.labels[s % kto_case.labels.size()]);
-    // Those of sequences without a token are not read.
+    // Values of sequences without tokens are not read.
     const bool read = batch.count(s) > 0;
     if (kto_case.weighs) input.sequence_weights.push_back(read ? 0.5 * static_cast<double>(s % 4) : kNaN);
     if (kto_case.options.loss_type == KtoLossType::kA2po) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Options and fabricated batches that tests of the preference losses share.
+// Options and fabricated batches for tests of the preference losses.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace logitless::testing {
 
-/// Returns every loss. They are written out: the library's own list is under test.
+/// Returns every loss. The list is written out, because the library's own list is under test.
 const std::vector<PreferenceLossType>& every_preference_loss();
 
 struct PreferenceCase {
@@ -18,22 +18,22 @@ struct PreferenceCase {
   PreferenceLoss options;
 };
 
-/// Returns options of one term that the loss accepts: label_smoothing where it must be or may be.
+/// Returns options with one term that the loss accepts, with label_smoothing if it is required.
 PreferenceLoss options_of(PreferenceLossType loss);
-/// Returns every loss with every option that means something to it, and weighted sums.
+/// Returns every loss with every option that applies to it, and weighted sums.
 const std::vector<PreferenceCase>& preference_cases();
 
-/// Makes a batch of these numbers of tokens a sequence (chosen ones first), random log-probabilities of about
-/// -1, every fourth token without a part, and a reference near the policy.
+/// Returns a batch of sequences with these lengths (chosen ones first), random log-probabilities of about -1,
+/// every fourth token ignored, and a reference close to the policy.
 oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t seed);
-/// Makes sequences of one token with these log-probabilities and reference.
+/// Returns sequences of one token with these log-probabilities and reference.
 oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std::vector<double>& reference);
 
 struct KtoCase {
   std::string name;
   KtoLoss options;
   std::vector<double> kl_logps, kl_ref_logps;
-  std::vector<uint8_t> labels;  ///< used over and over
+  std::vector<uint8_t> labels;  ///< repeated as needed
   bool weighs = false;          ///< with sequence_weights
 };
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle with all logits of a call in memory, which the error analysis of bounds.h looks into.
+// The oracle with all logits of a call in memory, for the error analysis of bounds.h.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace logitless::oracle {
 
-/// The q of the cross statistic; without, it is 1 / V.
+/// Sets q of the cross statistic; without weights it is 1 / V.
 void set_cross(std::span<const float> weights, Tokens& tokens);
 
 /// Double copies of a fused call's inputs.
@@ -18,16 +18,16 @@ struct Problem : Tokens {
   VectorXd bias;    ///< [V]
 };
 
-/// The softcap is the head's.
+/// Uses the head's softcap.
 Problem read_problem(const HiddenStates& hidden, const HeadMatrices& head, Tokens tokens);
-/// `options`: TokenOptions or CrossEntropy.
+/// `options` is TokenOptions or CrossEntropy.
 template <class Options>
 Problem read_problem(const HiddenStates& hidden, const HeadMatrices& head, const Targets& targets,
                      const Options& options) {
   return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
 }
 
-/// With all logits.
+/// Statistics with all logits.
 struct Statistics : TokenStatistics {
   MatrixXd raw;      ///< r, [N, V]
   MatrixXd shifted;  ///< a - m, [N, V]
@@ -36,7 +36,7 @@ struct Statistics : TokenStatistics {
 
 Statistics compute_statistics(const Problem& problem);
 
-/// Of all logits, [N, V] each.
+/// Gradients of all logits, [N, V] each.
 struct LogitGradients {
   MatrixXd d_final, slope, d_raw;
 };
@@ -49,7 +49,7 @@ struct ParameterGradients {
   VectorXd d_bias;    ///< [V]
 };
 
-/// Rows whose dL/dr is 0 everywhere add nothing, whatever their hidden states hold.
+/// Rows whose dL/dr is 0 everywhere add nothing, whatever their hidden states are.
 ParameterGradients compute_parameter_gradients(const Problem& problem, const MatrixXd& d_raw);
 
 }  // namespace logitless::oracle

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every task, as one of several ranks that share its vocabulary runs it.
+// Every task, run by one of several ranks that share its vocabulary.
 #pragma once
 
 #include <numeric>
@@ -10,12 +10,12 @@
 
 namespace logitless::testing {
 
-/// Slices are ragged, one has no vocabulary entries, and none ends where a tile does.
+/// Slices have different sizes, one is empty, and none ends at a tile's end.
 inline const std::vector<int64_t> kCut = {40, 0, 37, 24};
-/// For each number of ranks: how many slices each of them holds.
+/// The number of slices per rank, for each number of ranks.
 inline const std::vector<std::vector<size_t>> kWorlds = {{4}, {2, 2}, {1, 2, 1}, {1, 1, 1, 1}, {0, 3, 1}};
 
-/// What one rank is given.
+/// The inputs of one rank.
 struct RankOfTask {
   FromHidden source;
   Batch batch;
@@ -33,7 +33,7 @@ struct RankOfTask {
   }
 };
 
-/// Runs task number `number` of the list in one call and in halves, and returns all that it returns.
+/// Runs task number `number` of the list in one call and in halves, and returns all results.
 inline std::vector<std::byte> run_rank(size_t number, const Context& context, const RankOfTask& given,
                                        FromHidden::Outputs& at_once, FromHidden::Outputs& apart) {
   const auto views = [&](FromHidden::Outputs& outputs) {
@@ -52,7 +52,7 @@ inline std::vector<std::byte> run_rank(size_t number, const Context& context, co
   return returned;
 }
 
-/// Lists the names of all tasks.
+/// Returns the names of all tasks.
 inline std::vector<std::string> task_names() {
   std::vector<std::string> names;
   const FromHidden source;

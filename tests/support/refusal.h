@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Expects that calls are refused.
+// Expects calls to be refused.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace logitless::testing {
 
-/// One way to spoil a good call. Call is the call with all its inputs.
+/// A way to spoil a good call. Call is the call with all its inputs.
 template <class Call>
 struct BadCase {
   std::string name;
@@ -20,7 +20,7 @@ struct BadCase {
   std::vector<std::string> parts;  ///< of the message
 };
 
-/// `call` throws InvalidInput, and its message is one line with all of `parts` in it.
+/// Expects `call` to throw InvalidInput with a one-line message that contains all of `parts`.
 inline void expect_invalid_input(const std::vector<std::string>& parts, const std::function<void()>& call) {
   try {
     call();

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Everything that a call returns, whatever its task, but for its plan: vectors and numbers.
+// All vectors and numbers of a call's result, for any task, except its plan.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace logitless::testing {
 
-/// The forward half of a loss of the caller's own is its statistics.
+/// The forward half of a caller's own loss returns its statistics.
 struct StatsForward {
   TokenStats result;
 };
@@ -23,7 +23,7 @@ inline constexpr bool kIsVector = false;
 template <class T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
 
-/// Calls visit(member) for each vector and number of what a call returns.
+/// Calls visit(member) for each vector and number of a result.
 template <class T, class Visit>
 void visit_returned(const T& from, const Visit& visit) {
   if constexpr (std::is_arithmetic_v<T> || kIsVector<T>) {
@@ -42,7 +42,7 @@ void visit_returned(const T& from, const Visit& visit) {
   }
 }
 
-/// Counts the vectors that hold something: each is a block of the heap that the caller gets.
+/// Returns the number of vectors that are not empty: each is a heap block that the caller gets.
 template <class Returned>
 int64_t count_columns(const Returned& returned) {
   int64_t count = 0;

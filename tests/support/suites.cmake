@@ -1,6 +1,6 @@
-# Read by ctest, after `program`, `list` and `properties` were set: an entry for each suite of the program's
-# tests. `list` is what the program says to --gtest_list_tests. One process runs a suite, because loading the
-# BLAS and the OpenMP runtime takes longer than most tests.
+# Read by ctest, with `program`, `list` and `properties` set: adds an entry for each suite of the program's
+# tests. `list` is the output of --gtest_list_tests. One process runs a suite, because loading the BLAS and
+# the OpenMP runtime takes longer than most tests.
 cmake_path(GET list STEM name)
 if(NOT EXISTS ${list})
   add_test(${name}_NOT_BUILT ${name}_NOT_BUILT)

@@ -7,7 +7,7 @@
 
 namespace logitless::testing {
 
-// Inputs, the options that go with them, and the truth about both.
+// Inputs, their options, and the expected results.
 struct CrossEntropyTester::Reference {
   explicit Reference(const InputSpec& spec) : inputs(spec) {}
 
@@ -16,7 +16,7 @@ struct CrossEntropyTester::Reference {
   HostArray<double> temperatures;
   HostArray<float> class_weights;
   std::vector<double> upstream;
-  /// Of truth(); a run without a comparison does not pay for it.
+  /// Set by truth(); a run without a comparison does not compute it.
   bool has_truth = false;
   Expected expected;
   oracle::Loss loss;
@@ -111,7 +111,7 @@ void CrossEntropyTester::expect_plan(const Reference& reference, const CrossEntr
 void CrossEntropyTester::matches_oracle() {
   SCOPED_TRACE(describe());
   Reference& truth = this->truth();
-  // A sink that destroys the weight gets inputs of its own.
+  // A sink that destroys the weight gets its own inputs.
   std::unique_ptr<Inputs> spare = run_.sink_overwrites_weight ? std::make_unique<Inputs>(spec_) : nullptr;
   Inputs& inputs = spare ? *spare : truth.inputs;
   const std::vector<std::byte> before = input_bytes(inputs);

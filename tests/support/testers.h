@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tests are sentences: a test names only what it varies.
+// Tests read like sentences: a test names only what it varies.
 //
 //   CrossEntropyTester().tokens(257).vocab(2049).hidden(33).label_smoothing(0.1).matches_oracle();
 //
-// A tester may run many times with other plans, tiles, threads or outputs; the oracle works once for the same
+// A tester may run many times with other plans, tiles, threads or outputs; the oracle runs once for the same
 // inputs.
 #pragma once
 
@@ -28,29 +28,29 @@
 
 namespace logitless::testing {
 
-/// Which calls compute a loss.
+/// The calls that compute a loss.
 enum class Form {
   kFused,  ///< one call
-  kSplit,  ///< its forward half, then its backward half
+  kSplit,  ///< forward(), then backward()
 };
 
-/// What every tester can vary. Self is the tester, so that calls chain.
+/// The settings of all testers. Self is the tester, so that calls chain.
 template <class Self>
 class Tester {
  public:
-  // Inputs. Each of these makes the oracle work anew.
+  // Inputs. Each of these makes the oracle run again.
   Self& tokens(int64_t n) { return input("tokens", n, spec_.tokens, n); }
   Self& vocab(int64_t n) { return input("vocab", n, spec_.vocab, n); }
   Self& hidden(int64_t n) { return input("hidden", n, spec_.hidden, n); }
-  /// The tokens are sequences of equal length, so their number must be a multiple.
+  /// The tokens are sequences of equal length, so their number must be a multiple of `sequences`.
   Self& batch(int64_t sequences) { return input("batch", sequences, spec_.sequences, sequences); }
-  /// Takes cu_seqlens; its last entry is the number of tokens.
+  /// Sets cu_seqlens; its last entry is the number of tokens.
   Self& packed(std::vector<int64_t> offsets) {
     spec_.tokens = offsets.back();
     return input("packed", spec_.tokens, spec_.offsets, std::move(offsets));
   }
-  /// Where no tokens are given, 16-bit ones are more than are few (Backend::for_rows()), as the default is of
-  /// others.
+  /// Unless tokens() is set, uses more 16-bit tokens than count as few (Backend::for_rows()), as the default
+  /// does for other types.
   Self& dtype(DType type) {
     if (size_of(type) == 2 && spec_.tokens == InputSpec().tokens && spec_.offsets.empty()) tokens(67);
     return input("dtype", name_of(type), spec_.dtype, type);
@@ -58,9 +58,9 @@ class Tester {
   Self& layout(HeadLayout layout) {
     return input("layout", layout == HeadLayout::kHiddenVocab ? "hidden_vocab" : "vocab_hidden", spec_.layout, layout);
   }
-  /// This many NaN elements follow every row of every matrix.
+  /// Adds this many NaN elements after every row of every matrix.
   Self& padding(int64_t elements) { return input("padding", elements, spec_.padding, elements); }
-  /// How hidden states, and below how their gradients, stand in memory.
+  /// The memory layout of hidden states, and (below) of their gradients.
   Self& hidden_rows(Rows places) { return input("hidden_rows", static_cast<int>(places), spec_.hidden_rows, places); }
   Self& d_hidden_rows(Rows places) {
     return run("d_hidden_rows", static_cast<int>(places), run_.d_hidden_rows, places);
@@ -71,25 +71,25 @@ class Tester {
   Self& softcap(double cap) { return input("softcap", cap, spec_.softcap, cap); }
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
   Self& shift(int64_t by = 1) { return input("shift", by, spec_.shift, by); }
-  /// Takes token ids, from the first one again when there are more tokens.
+  /// Sets token ids, which are repeated if there are more tokens.
   Self& targets(std::vector<int64_t> ids) { return input("targets", ids.size(), spec_.targets, std::move(ids)); }
   Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }
-  /// Rows that take no part hold no NaN, for a path that computes them.
+  /// Ignored rows hold no NaN, for a path that computes them.
   Self& finite_everywhere() { return input("finite_everywhere", true, spec_.poison, false); }
   Self& seed(uint64_t value) { return input("seed", value, spec_.seed, value); }
 
   // The rest of TokenOptions.
   Self& temperature(double value) { return input("temperature", value, token_.temperature, value); }
-  /// Each token has its own, random from 0.3 to 5.
+  /// Each token has its own temperature, random from 0.3 to 5.
   Self& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
   Self& temperature_meaning(TemperatureMeaning meaning) {
     return input("temperature_meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
                  token_.temperature_meaning, meaning);
   }
-  /// Suits logits that the engine gets exactly: one with an error may be rounded to the other side.
+  /// Use it with logits that the engine computes exactly; others may be rounded to the other side.
   Self& round_to(DType type) { return input("round_to", name_of(type), token_.round_logits_to, type); }
 
-  // How it runs, and where results go.
+  // The execution, and the outputs.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
   Self& workspace(size_t bytes) { return run("workspace", bytes, run_.context.workspace_bytes, bytes); }
   Self& tiles(int64_t rows, int64_t entries) {
@@ -110,7 +110,7 @@ class Tester {
     return run("gradients", asked, run_.d_bias, d_bias);
   }
   Self& form(Form value) { return run("form", static_cast<int>(value), form_, value); }
-  /// ∂L/∂loss of the split form is random, one value or under kNone one a token. Without this it is 1.
+  /// Uses a random ∂L/∂loss in the split form, one value or (with kNone) one per token. Otherwise it is 1.
   Self& upstream(bool on = true) { return input("upstream", on, upstream_on_, on); }
   Self& accumulate(bool on = true) { return run("accumulate", on, run_.accumulate, on); }
   Self& gradient_dtype(std::optional<DType> type) {
@@ -122,7 +122,7 @@ class Tester {
     return run("sink_overwrites_weight", on, run_.sink_overwrites_weight, on);
   }
 
-  /// Runs in this context, which others may use at the same time; the context's own options count.
+  /// Runs in this context, which others may use at the same time. The context's own options are used.
   Self& in(const Context& context) {
     run_.context = context.options();
     return run("in", "a shared context", run_.shared_context, context);
@@ -147,14 +147,14 @@ class Tester {
     member = std::forward<Value>(value);
     return static_cast<Self&>(*this);
   }
-  /// Lists everything that was set, for messages.
+  /// Returns all settings, for messages.
   std::string describe() const {
     std::string text;
     for (const auto& [name, value] : settings_) text += " " + name + "=" + value;
     return text;
   }
 
-  /// Returns all of them. `temperatures` keeps those of temperatures().
+  /// Returns all token options. `temperatures` keeps the numbers of temperatures().
   TokenOptions token_options(HostArray<double>& temperatures) const {
     TokenOptions options = token_;
     options.ignore_index = spec_.ignore_index;
@@ -169,10 +169,10 @@ class Tester {
   virtual ~Tester() = default;
   virtual void forget() = 0;
 
-  /// Returns ∂L/∂loss of one value.
+  /// Returns ∂L/∂loss of a single value.
   double upstream_value() const { return upstream_on_ ? -1.75 : 1.0; }
-  /// Expects the kind of plan that a loss with gradients ran by: the second half runs two pass, unless the
-  /// first has left expected rows.
+  /// Expects the plan kind of a loss with gradients. backward() runs two pass, unless forward() returned
+  /// expected rows.
   void expect_kind(const Plan& plan) const {
     if (form_ == Form::kSplit) {
       EXPECT_EQ(plan.kind, leaves_expected_rows() ? PlanKind::kExpectedRow : PlanKind::kTwoPass);
@@ -197,7 +197,7 @@ class Tester {
   std::map<std::string, std::string> settings_;
 };
 
-/// What testers of cross-entropy can vary beside, whatever it is computed from.
+/// The additional settings of cross-entropy testers, for any kind of logits.
 template <class Self>
 class CrossEntropyOptionsTester : public Tester<Self> {
  public:
@@ -217,7 +217,7 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   }
 
  protected:
-  /// `class_weights` keeps those of class_weights().
+  /// `class_weights` keeps the numbers of class_weights().
   CrossEntropy cross_entropy_options(const TokenOptions& token, HostArray<float>& class_weights) const {
     CrossEntropy options = options_;
     options.token = token;
@@ -228,13 +228,13 @@ class CrossEntropyOptionsTester : public Tester<Self> {
     return options;
   }
 
-  /// Returns ∂L/∂loss: one value, or under kNone one a token.
+  /// Returns ∂L/∂loss: one value, or with kNone one per token.
   std::vector<double> upstream_values() const {
     if (options_.reduction != Reduction::kNone) return {this->upstream_value()};
     if (this->upstream_on_) return random_token_gradients(this->spec_.tokens, this->spec_.seed);
     return std::vector<double>(static_cast<size_t>(this->spec_.tokens), 1.0);
   }
-  /// Runs the two halves. `plan` receives that of the second one.
+  /// Runs forward() and backward(). `plan` receives the second one's plan.
   template <class Outputs, class... Source>
   CrossEntropyResult run_halves(const Context& context, const Targets& targets, const CrossEntropy& options,
                                 const Outputs& outputs, Plan& plan, const Source&... source) const {
@@ -248,13 +248,13 @@ class CrossEntropyOptionsTester : public Tester<Self> {
     return forward.result;
   }
 
-  CrossEntropy options_;  ///< those that are set above
+  CrossEntropy options_;  ///< set by the functions above
 
  private:
   bool class_weights_on_ = false;
 };
 
-/// What one run of a CrossEntropyTester left.
+/// The results of one run of a CrossEntropyTester.
 struct CrossEntropyRun {
   CrossEntropyResult result;
   Plan backward_plan;  ///< of the split form
@@ -266,7 +266,7 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
  public:
   /// Returns the plan that the call would run.
   Plan planned();
-  /// Tells whether a loss with these options can run this plan.
+  /// Returns whether a loss with these options can run this plan.
   bool can_run(PlanKind plan) const {
     if (plan != PlanKind::kExpectedRow) return true;
     return run_.d_hidden && (!(spec_.softcap > 0) || !(options_.label_smoothing > 0));
@@ -274,7 +274,7 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
 
   /// Runs, and compares everything with the oracle.
   void matches_oracle();
-  /// Runs, and compares nothing.
+  /// Runs without comparing.
   CrossEntropyRun run_once();
 
  private:

@@ -17,7 +17,7 @@
 
 namespace logitless::testing {
 
-/// What the ranks of one group share.
+/// Shared by the ranks of one group.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int size) : given_(static_cast<size_t>(size)) {
@@ -25,16 +25,16 @@ class ThreadGroup {
   }
 
   Communicator& of(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
-  /// From here on every exchange throws, as one does whose other end has died.
+  /// From now on every exchange throws, as if another rank had died.
   void break_down() {
     const std::lock_guard lock(mutex_);
     broken_ = true;
     changed_.notify_all();
   }
-  /// Calls this before every exchange, with the rank and the number of its exchange.
+  /// Called before every exchange, with the rank and the number of its exchange.
   std::function<void(int rank, int exchange)> before_exchange;
 
-  /// Counts what all ranks have sent to others.
+  /// Returns the bytes that all ranks have sent to others.
   size_t sent_bytes() const { return sent_; }
 
  private:
@@ -98,17 +98,16 @@ class ThreadGroup {
   bool broken_ = false;
 };
 
-/// These threads live as long as the process, because LLVM 14's OpenMP trips over the memory of threads that
-/// have ended.
+/// Threads that live as long as the process, because LLVM 14's OpenMP fails on the memory of ended threads.
 class RankThreads {
  public:
-  /// Returns the only one, which is never destroyed.
+  /// Returns the only instance, which is never destroyed.
   static RankThreads& instance() {
     static auto* threads = new RankThreads;
     return *threads;
   }
 
-  /// Calls work(0) ... work(count - 1), each on a thread of its own, and waits for all of them.
+  /// Calls work(0) ... work(count - 1), each on its own thread, and waits for all of them.
   void run(int count, const std::function<void(int)>& work) {
     std::unique_lock lock(mutex_);
     while (threads_ < count) std::thread([this, id = threads_++] { serve(id); }).detach();
@@ -139,7 +138,7 @@ class RankThreads {
   int threads_ = 0, count_ = 0, running_ = 0, turn_ = 0;
 };
 
-/// Runs work(rank) on a thread for each of `size` ranks. Returns what each has thrown, or null.
+/// Runs work(rank) on one thread per rank. Returns the exception of each rank, or null.
 inline std::vector<std::exception_ptr> run_ranks(int size, const std::function<void(int)>& work) {
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   RankThreads::instance().run(size, [&](int rank) {
@@ -152,7 +151,7 @@ inline std::vector<std::exception_ptr> run_ranks(int size, const std::function<v
   return errors;
 }
 
-/// Returns the message of an exception; empty for null.
+/// Returns the message of an exception, or an empty string for null.
 inline std::string message_of(const std::exception_ptr& error) {
   if (!error) return "";
   try {

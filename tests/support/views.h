@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tests make the tensors of a call as matrices, in the forms of the engine (oracle/views.h), and call them by
-// the names of the public API.
+// Tests create a call's tensors as matrices, in the engine's forms (oracle/views.h), and use the names of the
+// public API.
 #pragma once
 
 #include "core/matrices.h"
@@ -15,7 +15,7 @@ using Teacher = TeacherMatrices;
 using LoraAdapter = LoraMatrices;
 using WeightGradientSink = WeightTileSink;
 
-/// What a reference model says: log-probabilities, or hidden states and a head.
+/// A reference model: log-probabilities, or hidden states and a head.
 struct Reference {
   ConstVector logps;
   HiddenStates hidden;

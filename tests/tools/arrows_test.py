@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""scripts/ci/arrows on small repositories: what it accepts, and the line that each kind of mistake earns."""
+"""scripts/ci/arrows on small repositories: accepted ones, and the message for each kind of error."""
 
 import pathlib
 import subprocess
@@ -22,7 +22,7 @@ ARROWS = ["include", "src/core -> include", "src/engine -> include, src/core", "
 
 class Arrows(unittest.TestCase):
     def expect(self, messages, sources=None, arrows=None, page=None):
-        """Runs the script on SOURCES and `sources`, where the page states `arrows`."""
+        """Run the script on SOURCES and `sources`, with `arrows` on the page."""
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             for path, text in {**SOURCES, **(sources or {})}.items():
@@ -42,21 +42,21 @@ class Arrows(unittest.TestCase):
 
     def test_an_include_without_an_arrow(self):
         self.expect(
-            ["bench/main.cc:2: includes engine/run.h, but docs/architecture.md states no arrow bench -> src/engine: "
-             "do without it, or state it there"],
+            ["bench/main.cc:2: includes engine/run.h, but docs/architecture.md has no arrow bench -> src/engine: "
+             "remove the include, or add the arrow"],
             sources={"bench/main.cc": '#include "run.h"\n  #  include "engine/run.h"\n#include "engine/run.h"\n'})
 
     def test_an_arrow_that_no_include_uses(self):
-        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: take it away"],
+        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: remove it"],
                     arrows=[*ARROWS[:3], "bench -> include"])
 
     def test_an_arrow_back_needs_a_reason(self):
         back = {"src/core/checks.cc": '#include "engine/run.h"\n'}
-        self.expect(["docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
+        self.expect(["docs/architecture.md:5: src/core -> src/engine: this arrow points back, because src/engine comes later: "
                      "add the reason after a colon"],
                     sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine", *ARROWS[2:]])
-        self.expect(["docs/architecture.md:5: nothing follows the colon: write the reason, or leave the colon out",
-                     "docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
+        self.expect(["docs/architecture.md:5: nothing follows the colon: write the reason, or remove the colon",
+                     "docs/architecture.md:5: src/core -> src/engine: this arrow points back, because src/engine comes later: "
                      "add the reason after a colon"],
                     sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine:", *ARROWS[2:]])
         self.expect([], sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine: it is a test", *ARROWS[2:]])

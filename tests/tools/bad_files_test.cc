@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The command and files that no good run meets: full disks, pipes, links that lead nowhere, text without end,
-// files that shrink while they are read.
+// The command with unusual files: full disks, pipes, dangling links, text without end, files that shrink
+// while they are read.
 #include <algorithm>
 #include <future>
 
@@ -12,8 +12,8 @@ namespace bad_files_test {
 
 class BadFilesTest : public CliTest {
  protected:
-  // Runs a line of shell in the folder, where $L is the command. A hang is ended, with status 124. Lines that
-  // run at the same time need names.
+  // Runs a line of shell in the folder, where $L is the command. A hang ends with status 124. Lines that run
+  // at the same time need different names.
   Finished shell(const std::string& line, const std::string& name = "") const {
     const std::string script = "cd '" + folder_.string() + "' && L='timeout 120 " LOGITLESS_CLI_PATH "' && { " + line +
                                "; } >out" + name + " 2>err" + name;
@@ -29,7 +29,7 @@ class BadFilesTest : public CliTest {
     EXPECT_TRUE(is_one_line(result.err)) << line << "\n" << result.err;
     EXPECT_TRUE(has(result.err, message)) << line;
   }
-  // A file of tensors for some seconds of work; its header ends long before its pages do.
+  // Writes a file of tensors that takes some seconds of work. Its header is on its first pages.
   std::string write_large_tensors() const {
     const int64_t tokens = 600, hidden = 256, vocab = 30000;
     const std::vector<float> states(static_cast<size_t>(tokens * hidden), 0.5f);
@@ -40,8 +40,8 @@ class BadFilesTest : public CliTest {
     io::write_safetensors(path("words"), std::vector<TensorToWrite>{{"targets", "I64", {tokens}, targets.data()}});
     return path("all");
   }
-  // Cuts the file as soon as the command, or the process that it measures in, has mapped it twice, for the
-  // states and for the head, and the targets: it opens no file after these.
+  // Truncates the file once the command, or the process that it measures in, has mapped it twice (for the
+  // states and for the head) and mapped the targets: it opens no other files after that.
   Finished run_and_cut(const std::string& command, const std::string& file) const {
     const pid_t process = start({command, "--hidden", file, "--lm-head", file, "--targets", path("words")});
     const auto has_mapped_all = [&](pid_t one) {
@@ -72,7 +72,7 @@ TEST_F(BadFilesTest, WhateverPrintsFailsOnAFullDisk) {
         "gradcheck c.yaml", "gradcheck c.yaml --json -", "score c.yaml -o scores", "score c.yaml -o scores --json -"}) {
     expect_refusal(std::string("$L ") + words + " >/dev/full", kDiskIsFull);
   }
-  // It says on standard error what it does.
+  // It reports progress on standard error.
   write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
   const Finished bench = shell("$L bench small.yaml --iters 1 >/dev/full");
   EXPECT_EQ(bench.exit_code(), 2);
@@ -104,7 +104,7 @@ TEST_F(BadFilesTest, TextMayComeThroughAPipe) {
 TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   std::filesystem::create_directory(path("d"));
   ASSERT_EQ(shell("mkfifo f").exit_code(), 0);
-  // Each of them waits for seconds, so they wait together.
+  // Each of them waits for seconds, so they run at the same time.
   std::vector<std::future<void>> waits;
   for (const char* words : {"compare f", "gradcheck f", "bench c.yaml --against f", "bench f", "info f"}) {
     waits.push_back(std::async(std::launch::async, [this, words, name = std::to_string(waits.size())] {
@@ -121,7 +121,7 @@ TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
 
 TEST_F(BadFilesTest, TextWithoutEndIsRefused) {
   expect_refusal("yes | $L compare /dev/stdin", "/dev/stdin: holds more than 1 MiB");
-  // The limit of processor time ends what the file system cannot.
+  // yaml-cpp alone would read this for ever; the limit on CPU time would then end the process.
   write("comma", ",");
   expect_refusal("(ulimit -t 60; $L compare comma)", "comma:1: is not YAML: no value can begin here");
 }
@@ -133,7 +133,7 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
   const Words base = {"--base-hidden", path("states"), "--base-lm-head", path("head")};
   const Words models = Words{"compare-models"} + hidden + head + base, score = {"score", "-o", path("none")};
   const auto task = [](const std::string& name) { return Words{"--set", "task=" + name}; };
-  // Each lacks the file that its last word names.
+  // Each lacks the file for its last word.
   const Words taught = Words{"compare"} + tensors + task("distillation_loss") + Words{"--teacher-hidden"};
   std::vector<Words> lines = {
       score + head + targets + Words{"--hidden"},
@@ -162,7 +162,7 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
   std::vector<std::string> bad = {path("folder"), write("empty", ""), path("two\nred\x1b[31m")};
   const std::string locked = write("locked", "text");
   std::filesystem::permissions(locked, std::filesystem::perms::none);
-  if (access(locked.c_str(), R_OK) != 0) bad.push_back(locked);  // Root may read everything.
+  if (access(locked.c_str(), R_OK) != 0) bad.push_back(locked);  // root may read everything
   const auto printed = [](std::string text) {
     for (const auto& [raw, shown] : {std::pair<std::string, std::string>{"\n", "\\n"}, {"\x1b", "\\x1b"}}) {
       if (const size_t place = text.find(raw); place != std::string::npos) text.replace(place, 1, shown);
@@ -174,7 +174,7 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
       const Finished result = run(line + Words{file});
       EXPECT_EQ(result.exit_code(), 2) << line.front() << " " << line.back() << " " << file << "\n" << result.err;
       EXPECT_TRUE(is_one_line(result.err)) << line.front() << " " << result.err;
-      // Of a LoRA the folder is read, and the message names the file that is not in it.
+      // For a LoRA the folder is read, and the message names the missing file.
       EXPECT_TRUE(has(result.err, "logitless: " + line.back() + " " + printed(file))) << line.front();
       EXPECT_EQ(result.out, "") << line.front() << " " << line.back();
     }
@@ -236,7 +236,7 @@ TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
   }
 }
 
-// Links that stand where a process's own files were once written, OUT.<pid>.tmp.
+// Links with the names that the process once used for temporary files, OUT.<pid>.tmp.
 TEST_F(BadFilesTest, WhatIsWrittenGoesThroughNoFileThatSomebodyHasPlanted) {
   write("victim", "precious");
   const std::string plant = "for f in report.json scores.safetensors; do ln -s victim $f.$$.tmp; done; ";
@@ -256,13 +256,13 @@ TEST_F(BadFilesTest, AFileThatMayGrowNoFurtherIsAnErrorAndLeavesNothingBehind) {
   write("old.json", "old");
   const std::string too_large = ": cannot be written: File too large\n";
   const auto refuse = [&](const std::string& words, const std::string& message) {
-    // The limit is that of standard error, too: a file of one block holds the message.
+    // The limit applies to standard error too: a file of one block holds the message.
     const Finished result = shell("(ulimit -f 1; exec " LOGITLESS_CLI_PATH " " + words + ")");
     EXPECT_EQ(result.exit_code(), 2) << words << "\n" << result.err;
     EXPECT_TRUE(result.err.ends_with("logitless: " + message + too_large)) << words << "\n" << result.err;
   };
   const auto files = [&] { return std::distance(std::filesystem::directory_iterator(folder_), {}); };
-  const auto before = files() + 2;  // and what the shell catches
+  const auto before = files() + 2;  // plus the shell's output files
   refuse("gradcheck c.yaml --quiet --json new.json", "--json new.json");
   refuse("gradcheck c.yaml --quiet --json old.json", "--json old.json");
   refuse("score '" + kTiny + "' -o scores", "scores");

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless bench` as a user meets it: what it measures, what it writes, what it refuses.
+// `logitless bench` from a user's view: measurements, output, refusals.
 #include "bench_fixture.h"
 
 namespace logitless::testing {
@@ -93,8 +93,8 @@ TEST_F(BenchTest, LogitsAreMeasuredApartAndInPlace) {
   EXPECT_EQ(names_of(point), Values({"dense", "apart", "in_place"}));
   for (const json& c : point["contenders"]) {
     EXPECT_EQ(c["status"], "ok");
-    // In place the first turn replaces the logits: without a copy the second one would start from its
-    // gradient.
+    // In place, the first turn replaces the logits by their gradient; without a copy, the second turn would
+    // start from it.
     EXPECT_NEAR(c["loss"].get<double>(), point["contenders"][0]["loss"].get<double>(), 1e-6);
   }
 }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The files of `logitless bench`: going on with one, and holding one against another.
+// The files of `logitless bench`: continuing one, and comparing two.
 #include "bench_fixture.h"
 
 namespace logitless::testing {
@@ -7,7 +7,7 @@ namespace bench_file_test {
 
 class BenchFileTest : public BenchTest {
  protected:
-  // Two points in run.jsonl; the same command again measures nothing.
+  // Two points in run.jsonl. Running the same command again measures nothing.
   const std::vector<std::string> sweep_ = {"--sweep", "seq_len=4,6", "-o", path("run.jsonl")};
 
   void SetUp() override { ASSERT_EQ(bench(small_, sweep_).exit_code(), 0); }
@@ -17,7 +17,7 @@ class BenchFileTest : public BenchTest {
     rest.insert(rest.end(), more.begin(), more.end());
     return bench(small_, rest);
   }
-  /// Holds run.jsonl against a copy of itself with one change.
+  /// Compares run.jsonl with a changed copy of itself.
   Finished against(const std::function<void(std::vector<json>&)>& change, const std::vector<std::string>& more = {}) {
     std::vector<json> lines = lines_of("run.jsonl");
     change(lines);
@@ -52,7 +52,7 @@ TEST_F(BenchFileTest, MissingAndTornLinesAreMeasuredAgain) {
     ASSERT_EQ(run.points.size(), 2u);
     EXPECT_EQ(run.points[1].at, std::vector<std::string>{"6"});
   }
-  // A header alone, and an empty file.
+  // Only a header, and an empty file.
   for (const size_t bytes : {header, size_t{0}}) {
     write("run.jsonl", whole.substr(0, bytes));
     ASSERT_EQ(again({}).exit_code(), 0);
@@ -82,7 +82,7 @@ TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
     EXPECT_TRUE(is_one_line(result.err));
     EXPECT_EQ(read("run.jsonl"), before);
   }
-  // Nor is that of another machine, nor one with a line that is none.
+  // Nor a file of another machine, nor one with an invalid line.
   std::vector<json> lines = lines_of("run.jsonl");
   lines[0]["environment"]["cpu"] = "Example CPU";
   write_lines("run.jsonl", lines);
@@ -96,7 +96,7 @@ TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
 }
 
 TEST_F(BenchFileTest, GrowthBeyondBothSpreadsAndTheMarginExitsWithOne) {
-  // The figures are exact: what stands in the files, not what a clock says.
+  // The figures are exact: they come from the files, not from a clock.
   std::vector<json> now = lines_of("run.jsonl");
   for (size_t point : {0, 1}) {
     for (size_t i : {0, 1, 2}) {
@@ -144,7 +144,7 @@ TEST_F(BenchFileTest, AContenderThatFailsNowIsWorse) {
   EXPECT_EQ(against([](std::vector<json>&) {}).exit_code(), 0);
 }
 
-// Settings that leave the layout out do not tell it: the default was [H, V] once, and is [V, H].
+// Settings without a layout do not define it, because the default was once [H, V] and is now [V, H].
 TEST_F(BenchFileTest, ALayoutThatNoSettingNamesIsThePointsOwn) {
   const std::string fused = write("fused.yaml", "model: {hidden_size: 8, vocab_size: 300}\nseq_len: 8\n");
   ASSERT_EQ(bench(fused, {"--contenders", "forward", "-o", path("old.jsonl")}).exit_code(), 0);

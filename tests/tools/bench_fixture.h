@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Runs `logitless bench` on shapes of a few milliseconds a point.
+// Runs `logitless bench` on shapes that take a few milliseconds per point.
 #pragma once
 
 #include "cli_fixture.h"
@@ -9,10 +9,10 @@ namespace logitless::testing {
 
 class BenchTest : public CliTest {
  protected:
-  // Finished logits have no GEMM, so a point costs little more than its process.
+  // Finished logits need no GEMM, so a point costs little more than its process.
   const std::string small_ = write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
 
-  // There is one timed turn, and no other.
+  // Uses a single timed turn without warm-up.
   std::vector<std::string> words(const std::string& config, const std::vector<std::string>& rest) const {
     std::vector<std::string> all = {"bench", config, "--warmup", "0"};
     if (std::find(rest.begin(), rest.end(), "--iters") == rest.end()) all.insert(all.end(), {"--iters", "1"});
@@ -23,7 +23,7 @@ class BenchTest : public CliTest {
     return run(words(config, rest));
   }
 
-  /// Reads the lines of a file, each of which is an object.
+  /// Reads the lines of a file; each is an object.
   std::vector<json> lines_of(const std::string& name) const {
     std::vector<json> lines;
     std::istringstream in(read(name));

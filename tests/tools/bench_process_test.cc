@@ -8,14 +8,14 @@ namespace bench_process_test {
 
 class BenchProcessTest : public BenchTest {
  protected:
-  // The last point is one that takes its time.
+  // The last point takes long.
   const std::vector<std::string> sweep_ = words(small_, {"--sweep", "seq_len=4,6,60000", "-o", path("run.jsonl")});
 
   size_t lines() const {
     const std::string text = read("run.jsonl");
     return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   }
-  /// The process of the last point, once it is there; 0 when the command has ended.
+  /// Waits for the process of the last point and returns it; 0 if the command has ended.
   pid_t wait_for_last_point(pid_t command) const {
     while (lines() < 3 && !has_ended(command)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return wait_for_child(command);
@@ -69,7 +69,7 @@ TEST_F(BenchProcessTest, OneRunAtATimeWritesAFile) {
   ASSERT_GT(point, 0);
   ASSERT_EQ(kill(first, SIGSTOP), 0);
   const std::string before = read("run.jsonl");
-  // Their output goes to the same files as that of the first one, which has said all that it will.
+  // Both write their output to the same files, but the first one has already written its own.
   const Finished second = run(sweep_);
   EXPECT_EQ(second.exit_code(), 2);
   EXPECT_TRUE(has(second.err, "another bench is writing to it"));
@@ -80,7 +80,7 @@ TEST_F(BenchProcessTest, OneRunAtATimeWritesAFile) {
 }
 
 TEST_F(BenchProcessTest, AnInterruptThatReachesThePointAloneEndsTheCommandToo) {
-  // Ctrl-C goes to all processes of a terminal, and the point may die before the command has seen it.
+  // Ctrl-C goes to all processes of a terminal, and the point may end before the command notices.
   const pid_t command = start(sweep_);
   const pid_t point = wait_for_last_point(command);
   ASSERT_GT(point, 0);

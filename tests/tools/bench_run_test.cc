@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What bench writes is read back whole, and anything else is refused with the line that is wrong.
+// Output of bench is read back completely, and anything else is refused with the number of the wrong line.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,7 +18,7 @@ using namespace io;
 
 const std::string kTokensFile = (std::filesystem::path(SOURCE_FOLDER) / "tests" / "data" / "tokens.jsonl").string();
 
-// Returns the file with its first `old` replaced by `fresh`.
+// Returns the file with the first `old` replaced by `fresh`.
 std::string tokens(const std::string& old = "", const std::string& fresh = "") {
   std::string text = read_text_file(kTokensFile, 1 << 20);
   EXPECT_NE(text.find(old), std::string::npos) << old;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Runs the command in a folder of its own and keeps what it prints.
+// Runs the command in its own folder and keeps its output.
 #pragma once
 
 #include <fcntl.h>
@@ -29,14 +29,14 @@ namespace logitless::testing {
 using io::TensorToWrite;
 using nlohmann::json;
 
-/// The path of a shipped config.
+/// Returns the path of a shipped config.
 inline std::string config_named(const std::string& name) {
   return (std::filesystem::path(SOURCE_FOLDER) / "configs" / (name + ".yaml")).string();
 }
 inline const std::string kTiny = config_named("tiny");
 
 struct Finished {
-  int status;  // As waitpid() gives it.
+  int status;  // from waitpid()
   std::string out;
   std::string err;
 
@@ -45,7 +45,7 @@ struct Finished {
 
 inline bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
 
-/// Returns the words of a command line and those behind them.
+/// Concatenates the words of a command line.
 inline std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -88,7 +88,7 @@ class CliTest : public FolderTest {
     EXPECT_EQ(result.err, "");
     return json::parse(result.out, nullptr, false);
   }
-  // The descriptors of seeded real tensors: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
+  // Writes seeded tensors and returns their arguments: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
   std::vector<std::string> write_tensors(bool tall, float poison = 0) const;
 };
 

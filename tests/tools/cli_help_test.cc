@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What every command owes its user: an example, errors that name the flag, a man page that names every
-// option.
+// Requirements for every command: an example, errors that name the flag, a man page that lists every option.
 #include "cli_help.h"
 
 #include <regex>
@@ -20,7 +19,7 @@ std::string page_of(const std::string& name) {
 
 class HelpTest : public CliTest {
  protected:
-  /// Of one command, or of `logitless` itself.
+  /// Returns the help of one command, or of `logitless` itself.
   std::string help(const std::string& command) const {
     const Finished result =
         run(command.empty() ? std::vector<std::string>{"--help"} : std::vector<std::string>{command, "--help"});
@@ -113,7 +112,7 @@ TEST_F(HelpTest, WhatACommandCannotBeWithoutIsNamed) {
   EXPECT_GT(commands_seen, 0);
 }
 
-/// The text of one section of a page.
+/// Returns the text of one section of a page.
 std::string section(const std::string& page, const std::string& heading) {
   const std::string line = "\n## " + heading + "\n";
   const size_t begin = page.find(line);
@@ -121,7 +120,7 @@ std::string section(const std::string& page, const std::string& heading) {
   return page.substr(begin + line.size(), page.find("\n## ", begin + 1) - begin - line.size());
 }
 
-/// The names that the entries of a page's list begin with: "- `-o FILE`, `--output FILE`: ...".
+/// Returns the names at the beginning of a page's list entries: "- `-o FILE`, `--output FILE`: ...".
 std::set<std::string> entries_of(const std::string& text) {
   std::set<std::string> names;
   const std::regex entry("(?:^|\n)- ((?:`[^`]+`(?:, )?)+):"), name("`([^ `]+)[^`]*`");

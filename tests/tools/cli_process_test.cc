@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The processes of `compare`: what happens when one of them is killed or interrupted.
+// The processes of `compare`, if one of them is killed or interrupted.
 #include "cli_fixture.h"
 #include "processes.h"
 
@@ -38,7 +38,7 @@ TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
   const pid_t command = start({"compare", kTiny, "--set", "seq_len=20000"});
   const pid_t contender = wait_for_child(command);
   ASSERT_GT(contender, 0);
-  // Stopped in the middle of its work it cannot end by itself: only the death of the command ends it.
+  // A process stopped in the middle of its work cannot end by itself; only the death of the command ends it.
   wait_for_work(contender);
   ASSERT_EQ(kill(contender, SIGSTOP), 0);
   ASSERT_EQ(kill(command, SIGKILL), 0);

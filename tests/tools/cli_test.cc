@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
+// The command from a user's view: exit status, standard output, standard error, and files.
 #include "cli_fixture.h"
 #include "io/config.h"
 #include "logitless/version.h"
@@ -74,7 +74,7 @@ TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
   }
 }
 
-// Those of tasks do as config_fields_test says.
+// config_fields_test tests the options of tasks.
 TEST_F(CliTest, OptionsReachTheComputation) {
   const double base = report({})["dense"]["loss"];
   for (const char* setting : {"seed=1", "seq_len=60", "ignored_fraction=0.5", "model.softcap=3", "model.bias=true"}) {
@@ -124,7 +124,7 @@ TEST_F(CliTest, CompareShowsHowFarGradientsOfASampleLieApart) {
   EXPECT_EQ(shown.exit_code(), 0) << shown.err;
   EXPECT_TRUE(has(shown.out, "d_hidden_rel_l2")) << shown.out;
   EXPECT_TRUE(has(shown.out, "of the segments")) << shown.out;
-  // They are held to what the config says, and the loss to what it always is.
+  // Gradients are checked with the config's tolerances, and the loss with the usual one.
   const Finished held =
       compare({"backward.mode=certified", "backward.tolerance=0.5", "tolerances.d_hidden_rel_l2=1e-6"});
   EXPECT_EQ(held.exit_code(), 1) << held.out;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Parts of commands that no output shows by itself: the inputs that a config draws, and what becomes of a
-// process that measures.
+// Parts of commands that their output does not show: the inputs drawn for a config, and the end of a
+// measuring process.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -28,8 +28,8 @@ std::span<const T> values_of(const Inputs& inputs, const char* name) {
   return inputs.job[name].values<T>();
 }
 
-// `count` draws with the chance p hit p · count times, give or take 6 standard deviations: once in 10^9 seeds
-// they do not.
+// Expects `count` draws with probability p to hit p · count times, within 6 standard deviations; this fails
+// for one seed in 10^9.
 void expect_share(int64_t hits, size_t count, double p) {
   const auto n = static_cast<double>(count);
   EXPECT_NEAR(static_cast<double>(hits) / n, p, 6 * std::sqrt(p * (1 - p) / n));
@@ -50,7 +50,7 @@ TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
   }
 }
 
-// Uniform from low to high: within the range, and with its mean and variance.
+// Expects a uniform distribution from low to high: its range, mean and variance.
 template <class T>
 void expect_uniform(std::span<const T> values, double low, double high) {
   double sum = 0, squares = 0;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless compare-models`: its figures against logits in float64, what it writes, and bad input.
+// `logitless compare-models`: its figures compared with float64 logits, its output, and bad input.
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -12,7 +12,7 @@ namespace compare_models_cli_test {
 
 constexpr size_t kTokens = 6, kWide = 5, kNarrow = 3, kVocab = 7;
 const std::vector<int64_t> kTargets = {0, 1, 6, -100, 3, 2};
-constexpr size_t kPoisoned = 4;  // of each kTokens, the one that `fewer` ignores too
+constexpr size_t kPoisoned = 4;  // one of every kTokens, which `fewer` ignores too
 
 // A model on the text.
 struct Model {

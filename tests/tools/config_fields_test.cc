@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every option of every loss arrives through a config: the call has the structure that C++ would hand over,
-// and its result is another one than without the option.
+// Every option of every loss reaches the library through a config: the call has the structure that C++ would
+// pass, and its result differs from the result without the option.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -18,7 +18,7 @@ namespace config_fields_test {
 
 using Settings = std::vector<std::string>;
 
-// What a call gave: the bits of all its numbers, or why it was refused.
+// The outcome of a call: the bits of all its numbers, or its refusal.
 struct Outcome {
   std::vector<uint64_t> bits;
   std::string refusal;
@@ -34,7 +34,7 @@ struct Outcome {
   }
 };
 
-// A small batch, of which some tokens take no part, with ratios far from 1.
+// Returns a small batch with some ignored tokens, and with ratios far from 1.
 Settings batch_of(const std::string& task) {
   Settings settings = {"task=" + task,  "model.hidden_size=7", "model.vocab_size=41",
                        "batch_size=12", "seq_len=8",           "ignored_fraction=0.3",
@@ -44,7 +44,7 @@ Settings batch_of(const std::string& task) {
   return settings;
 }
 
-// Returns the key of a field in the section of a task, or at the root where every task has it.
+// Returns the key of a field in the section of a task, or at the root if all tasks have it.
 std::string key_of(const std::string& section, const std::string& field) {
   if (field.starts_with("want_")) return "metrics." + field.substr(5);
   const bool has_own = std::ranges::any_of(
@@ -52,7 +52,7 @@ std::string key_of(const std::string& section, const std::string& field) {
   return (has_own ? section : "") + field;
 }
 
-// Returns what a config says where an option is not at its default. Arrays are drawn by the seed.
+// Returns the config settings of options that differ from their defaults. Arrays are drawn from the seed.
 template <class Options>
 Settings settings_of(const std::string& section, const Options& options) {
   std::vector<std::pair<std::string, std::string>> defaults;
@@ -80,7 +80,7 @@ class Surface {
       : batch_(batch_of(Options::kName)),
         section_(std::is_same_v<Options, CrossEntropy> ? "" : std::string(Options::kName) + ".") {}
 
-  /// Runs what a config says; `arrived` gets the options that the library had.
+  /// Runs a config; `arrived` receives the options that the library got.
   Outcome outcome(const Options& options, Options* arrived = nullptr) {
     Settings settings = batch_;
     for (const std::string& setting : settings_of(section_, options)) settings.push_back(setting);
@@ -105,7 +105,7 @@ class Surface {
   }
 
  private:
-  // Arrays hold other numbers than those of the case; they are there where the case has some.
+  // Arrays hold other numbers than in the case; they are present if the case has some.
   static void same_lists(const Options& wanted, Options& got) {
     const auto take = [](const Field&, const auto& one, auto& other) {
       if constexpr (requires { one.size_bytes(); }) {
@@ -120,14 +120,15 @@ class Surface {
   std::string section_;
 };
 
-// What changes gradients alone, or none of the numbers of the seeded batch: the other surfaces see it change.
+// Returns whether a setting changes only gradients, or nothing on the seeded batch. Tests of the other APIs
+// detect its change.
 bool changes_no_value(const std::string& setting) {
   static const std::set<std::string> all = {"kl_estimator = k3_plus", "trust_region_high = 2.5e-05",
                                             "m2_threshold = 0.5", "count_empty_sequences = false"};
   return all.contains(setting);
 }
 
-// "exo_pair" of "[exo_pair]".
+// Returns "exo_pair" for "[exo_pair]".
 std::string name_in(const std::string& value) {
   return value.starts_with('[') ? value.substr(1, value.size() - 2) : value;
 }
@@ -154,7 +155,7 @@ void every_option_arrives(std::set<std::string> also_refused = {}) {
   EXPECT_EQ(refusals, also_refused);
 }
 
-// The reference of the command has one number per token.
+// The command's reference has one number per token.
 const std::set<std::string> kOfSequences = {"ref_logps_are = averages"};
 
 TEST(ConfigFields, OfEveryTaskArrive) {
@@ -164,7 +165,7 @@ TEST(ConfigFields, OfEveryTaskArrive) {
   });
 }
 
-// A teacher's keys, and those of its seeded sets, change what a call computes.
+// The keys of a teacher and of its seeded sets change the result.
 TEST(ConfigFields, OfSeededTeachersAndSetsAct) {
   const auto loss = [](const std::string& task, const Settings& more) {
     Settings settings = batch_of(task);

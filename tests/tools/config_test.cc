@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Configs: what they mean, and the exact line that a wrong one earns.
+// Configs: their meaning, and the exact message for a wrong one.
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ class ConfigTest : public testing::FolderTest {
   Config load(const std::string& text, const std::vector<std::string>& assignments = {}) const {
     return load_config(write("c.yaml", text), assignments);
   }
-  // The message without the folder: "c.yaml:3: ...".
+  // Returns the message without the folder: "c.yaml:3: ...".
   std::string error(const std::string& text, const std::vector<std::string>& assignments = {}) const {
     try {
       load(text, assignments);
@@ -68,7 +68,7 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
   EXPECT_EQ(c.place_of("model.dtype"), path("c.yaml") + ":2: model.dtype");
 }
 
-// Options of tasks arrive as config_fields_test says.
+// config_fields_test tests the options of tasks.
 TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   const Config c = set({"model={softcap: 30, bias: true}", "ignored_fraction=0.5", "threads=3", "class_weights=true",
                         "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}",
@@ -266,9 +266,9 @@ TEST_F(ConfigTest, FilesThatAreNoConfigsAreOneClearLine) {
   EXPECT_THROW(load_config((folder_ / "absent.yaml").string(), {}), Error);
 }
 
-// yaml-cpp reads some of these without end, and hands out others that fill all memory once they are walked.
+// yaml-cpp never finishes reading some of these, and returns others whose traversal would fill all memory.
 TEST_F(ConfigTest, YamlThatNoConfigCouldBeIsRefused) {
-  const rlimit cpu{120, 120};  // what would never end ends this process
+  const rlimit cpu{120, 120};  // ends this process if reading would never end
   ASSERT_EQ(setrlimit(RLIMIT_CPU, &cpu), 0);
   EXPECT_EQ(error(","), "c.yaml:1: is not YAML: no value can begin here");
   EXPECT_EQ(error("seed: 1\n---\n,"), "c.yaml:3: is not YAML: no value can begin here");

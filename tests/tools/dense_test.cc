@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The dense head of comparisons: drawn calls of every loss, held to the oracle as the library's own are.
+// The dense head of comparisons: drawn calls of every loss, compared with the oracle like the library's own.
 #include "dense/dense.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Ran run_dense(const Given<T>& call) {
   return ran;
 }
 
-// Returns the call without what a dense head does not have.
+// Returns the call without the features that a dense head lacks.
 DrawnCall dense_call(DrawnCall call) {
   call.finished = call.in_place = call.accumulate = call.sink = call.halves = call.lora_states = false;
   call.time_first = call.output_time_first = call.reuse = false;
@@ -41,7 +41,7 @@ DrawnCall dense_call(DrawnCall call) {
 }
 
 const bool kRunsDense = [] {
-  poisons_rows = false;  // Every row is multiplied.
+  poisons_rows = false;  // all rows are multiplied
   AllTasks::each([]<class T>() {
     if constexpr (!std::is_same_v<T, CustomLoss>) run_here<T> = &run_dense<T>;
   });

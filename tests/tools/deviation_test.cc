@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a gradient check measures: every figure on numbers worked out by hand, and no NaN that is lost.
+// The measurements of a gradient check: every figure on numbers worked out by hand, and NaN in any position.
 #include "oracle/deviation.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(Deviation, RelativeErrorsBeginAtTheSmallestNormalNumber) {
 
 TEST(Deviation, NaNAndInfinityAreNeverLost) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
-  // Before larger and after smaller numbers, on each side, and where both sides have it.
+  // Before larger and after smaller numbers, on either side, and on both sides.
   for (const int64_t at : {0, 1, 2}) {
     for (const auto& [wanted, got] :
          {std::pair(kNaN, 1.0), {1.0, kNaN}, {0.0, kNaN}, {kNaN, kNaN}, {kInfinity, kInfinity}}) {

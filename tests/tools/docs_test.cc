@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the documentation says of the repository is so: quoted code, printed tables, names, links, settings.
+// Compares the documentation with the repository: quoted code, printed tables, names, links, settings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The pages that this test answers for.
+/// Returns the pages that this test checks.
 std::vector<fs::path> pages() {
   std::vector<fs::path> out = {kRoot / "README.md", kRoot / "CONTRIBUTING.md", kRoot / "examples" / "README.md"};
   for (const fs::path& folder : {kRoot / "docs", kRoot / "docs" / "benchmarks"}) {
@@ -42,7 +42,7 @@ std::vector<fs::path> pages() {
   return out;
 }
 
-/// All matches of `pattern` in a text, or those of its first group.
+/// Returns all matches of `pattern` in a text, or of its first group.
 std::vector<std::string> matches(const std::string& text, const std::string& pattern, int group = 1) {
   const std::regex regex(pattern);
   std::vector<std::string> out;
@@ -58,7 +58,7 @@ std::string without_indent(const std::vector<std::string>& lines) {
   return out;
 }
 
-/// The lines between `// [name]` and `// [/name]` of a file.
+/// Returns the lines between `// [name]` and `// [/name]` of a file.
 std::string region_of(const fs::path& path, const std::string& name) {
   std::vector<std::string> inside;
   bool open = false;
@@ -89,7 +89,7 @@ TEST(Docs, CodeIsThatOfTheExamples) {
   EXPECT_GT(blocks, 0);
 }
 
-/// A heading's anchor as the renderers make it: lower case, without punctuation, dashes for spaces.
+/// Returns a heading's anchor as renderers create it: lower case, without punctuation, dashes for spaces.
 std::string anchor_of(const std::string& heading) {
   std::string out;
   for (const char c : heading) {
@@ -175,8 +175,8 @@ std::string output_of(const std::string& command_line) {
   return text;
 }
 
-// Whether two texts have the same words, and numbers within an eighth of each other: tiles have as many rows
-// as the BLAS's kernels take at a time, 4 to 48.
+// Returns whether two texts have the same words, and numbers within an eighth of each other: the BLAS's
+// kernels take 4 to 48 rows at a time, and tiles are multiples of that.
 bool same_but_for_padding(std::string a, std::string b) {
   const std::regex number(R"(\d+(\.\d+)?)");
   const std::vector<std::string> in_a = matches(a, "(\\d+(?:\\.\\d+)?)"), in_b = matches(b, "(\\d+(?:\\.\\d+)?)");
@@ -188,7 +188,8 @@ bool same_but_for_padding(std::string a, std::string b) {
   return std::regex_replace(a, number, "#") == std::regex_replace(b, number, "#");
 }
 
-// Tiles alive and workspace follow from the threads; the rest is the same everywhere but for padding.
+// Live tiles and workspace depend on the threads; everything else is the same on all machines, except
+// padding.
 TEST(Docs, ThePlansOfGettingStartedAreWhatItPrints) {
   const std::string plan = "((?:one|two)_pass: [^\n]+ tiles \\d+ x \\d+), ";
   const std::vector<std::string> printed = matches(output_of(GETTING_STARTED_PATH), plan);
@@ -205,8 +206,8 @@ TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
   for (const std::string& words : arguments) {
     const size_t begin = page.find("<!-- plan_memory" + words + " -->\n") + words.size() + 21;
     const std::string quoted = page.substr(begin, page.find("<!-- /plan_memory -->", begin) - begin);
-    // On the BLAS kernels that run here, whatever they are, and on others: a name that this CPU cannot run
-    // changes nothing.
+    // Runs with this machine's default BLAS kernels and with others. If the CPU cannot run the named kernels,
+    // the name has no effect.
     for (const char* core :
          {"", "OPENBLAS_CORETYPE=Prescott ", "OPENBLAS_CORETYPE=Sandybridge ", "OPENBLAS_CORETYPE=Haswell "}) {
       const std::string table = output_of(core + std::string(PLAN_MEMORY_PATH) + words);
@@ -216,8 +217,7 @@ TEST(Docs, TheMemoryTablesAreWhatTheCommandPrints) {
 }
 #endif
 
-// The formula of docs/memory.md, for float32 rows that follow one another and for bfloat16 rows that are
-// gathered.
+// The formula of docs/memory.md, for consecutive float32 rows and for gathered bfloat16 rows.
 class MemoryFormula {
  public:
   MemoryFormula(const Plan& plan, bool narrow) : p_(plan), narrow_(narrow) {}
@@ -268,7 +268,7 @@ class MemoryFormula {
     const int64_t rounded = blocks(p_.vocab_tile, 16) * 16;
     return 4 * (rounded % 256 == 0 ? rounded + 16 : rounded);
   }
-  // What a product with n columns of depth k packs for AMX, or for BFMMLA.
+  // Returns the bytes that a product with n columns of depth k packs for AMX or BFMMLA.
   static int64_t packed(int64_t n, int64_t k) {
     n = blocks(n, 32) * 32;
     k = blocks(k, 32) * 32;
@@ -282,7 +282,7 @@ class MemoryFormula {
   bool narrow_;
 };
 
-// The same plan with the most rows that a BLAS's kernels may want a tile to have more than it needs.
+// Returns the plan with the largest padding of tile rows that a BLAS's kernels may need.
 Plan with_padded_rows(Plan plan) {
   constexpr int64_t kMostPadding = 47;
   const int64_t blocks = (plan.chunk_rows + plan.row_tile - 1) / plan.row_tile;
@@ -344,7 +344,7 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
           continue;
         }
         SCOPED_TRACE(plan.describe());
-        // Each part is rounded up to 64 bytes, and so is the whole; a thread has at most 5 parts and a tile
+        // Each part is rounded up to 64 bytes, and so is the total; a thread has at most 5 parts and a tile
         // 2.
         const int64_t parts = 16 + 5 * plan.threads + 2 * plan.tiles_alive;
         const auto bytes = static_cast<int64_t>(plan.workspace_bytes);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A fixture with a folder of its own, which goes with it.
+// A fixture with its own folder, which is deleted at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,12 +29,12 @@ class FolderTest : public ::testing::Test {
     text << std::ifstream(path(name), std::ios::binary).rdbuf();
     return text.str();
   }
-  /// Returns the path.
+  /// Writes a file and returns its path.
   std::string write(const std::string& name, const std::string& text) const {
     std::ofstream(path(name), std::ios::binary) << text;
     return path(name);
   }
-  /// What an error says, without the folder: "c.yaml:3: ...".
+  /// Returns an error message without the folder: "c.yaml:3: ...".
   std::string without_folder(const std::string& message) const {
     const std::string prefix = folder_.string() + "/";
     return message.starts_with(prefix) ? message.substr(prefix.size()) : message;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The bytes of GGUF files, good and bad: what is not given is as it should be.
+// The bytes of good and bad GGUF files. Everything that is not set is valid.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace logitless::testing {
 
-/// The bytes of a number.
+/// Returns the bytes of a number.
 template <class T>
 std::string number(T value) {
   std::string bytes(sizeof(T), '\0');
@@ -18,10 +18,10 @@ std::string number(T value) {
   return bytes;
 }
 
-/// A string with its length in front.
+/// Returns a string preceded by its length.
 inline std::string text(const std::string& value) { return number(uint64_t{value.size()}) + value; }
 
-/// The numbers of types of values, from the format and not from the reader, whose own may be wrong.
+/// The numbers of value types, copied from the format, because the reader's may be wrong.
 enum GgufValueType : uint32_t {
   kUint8,
   kInt8,
@@ -38,7 +38,7 @@ enum GgufValueType : uint32_t {
   kFloat64,
 };
 
-/// An array without its own type in front.
+/// Returns an array without its own type.
 inline std::string array(uint32_t type, uint64_t count, const std::string& values) {
   return number(type) + number(count) + values;
 }
@@ -56,7 +56,7 @@ class GgufBytes {
     alignment_ = value;
     return key("general.alignment", kUint32, number(value));
   }
-  /// `dims` as the file has them: [H, V]. The bytes stand behind those of the tensor before it.
+  /// `dims` are in the file's order: [H, V]. The bytes follow those of the previous tensor.
   GgufBytes& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type,
                     const std::string& bytes) {
     if (alignment_ != 0) data_.resize((data_.size() + alignment_ - 1) / alignment_ * alignment_);
@@ -68,7 +68,7 @@ class GgufBytes {
     return tensor(name, dims, 0,
                   std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
   }
-  /// An info alone, with any offset.
+  /// Adds only the info of a tensor, with any offset.
   GgufBytes& tensor_at(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type, uint64_t offset) {
     infos_ += text(name) + number(static_cast<uint32_t>(dims.size()));
     for (const uint64_t size : dims) infos_ += number(size);
@@ -84,13 +84,13 @@ class GgufBytes {
     version_ = value;
     return *this;
   }
-  /// Any bytes in place of an info of a tensor or a part of one.
+  /// Adds any bytes as a tensor's info.
   GgufBytes& info_bytes(const std::string& bytes) {
     infos_ += bytes;
     ++tensor_count_;
     return *this;
   }
-  /// In place of the true ones.
+  /// Replaces the true counts.
   GgufBytes& counts(uint64_t tensors, uint64_t keys) {
     tensor_count_ = tensors;
     key_count_ = keys;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// GGUF files, good and bad.
+// Good and bad GGUF files.
 #include "io/gguf.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class GgufTest : public testing::FolderTest {
  protected:
   std::string write(const GgufBytes& bytes) const { return write(bytes.bytes()); }
   std::string write(const std::string& bytes) const { return FolderTest::write("file.gguf", bytes); }
-  /// Of opening a file with these bytes; the part behind the path.
+  /// Returns the error of opening a file with these bytes, without the folder.
   std::string open_error(const std::string& bytes) const {
     return without_folder(error_of([&] { const GgufFile opened(write(bytes)); }));
   }
@@ -52,13 +52,13 @@ class GgufTest : public testing::FolderTest {
   }
 };
 
-/// A head [2, 3] of float32 and what belongs to it.
+/// Returns a float32 head [2, 3] with its keys.
 GgufBytes small_model() {
   return GgufBytes().architecture("llama").floats("output.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
 }
 
-/// The log-probabilities that a head gives tokens whose hidden states are the rows of an identity. The raw
-/// logits are numbers of the weight, which no sum has rounded.
+/// Returns a head's log-probabilities for tokens whose hidden states are the rows of an identity. The raw
+/// logits are numbers of the weight, without the rounding of sums.
 std::vector<double> logps_of(const HeadMatrices& head) {
   const int64_t H = head.hidden_size(), V = head.vocab_size();
   std::vector<float> identity(static_cast<size_t>(H * H));
@@ -85,7 +85,7 @@ TEST_F(GgufTest, AHeadOfEveryTypeHoldsTheNumbersThatTheGgufPackageUnpacks) {
     const std::vector<double> logps = logps_of(weight_of(file, *tensor));
     const std::vector<double> expected = logps_of(weight_of(file, *unpacked));
     ASSERT_EQ(logps.size(), 256u);
-    // Equal logits; folds over them may join in another order, with a few roundings of values below 8.
+    // The logits are equal, but folds may join in another order, with a few roundings of values below 8.
     for (size_t i = 0; i < logps.size(); ++i) ASSERT_NEAR(logps[i], expected[i], 8 * 4 * 0x1p-24) << i;
     EXPECT_GT(*std::max_element(logps.begin(), logps.end()), *std::min_element(logps.begin(), logps.end()) + 0.1);
   }
@@ -312,7 +312,7 @@ TEST_F(GgufTest, MalformedTensorsAreRefused) {
       << "the order of tensors is free, and so is what stands between them";
 }
 
-// In quadratic time this takes minutes.
+// Takes minutes if the reader needs quadratic time.
 TEST_F(GgufTest, AFileMayHoldAHundredThousandKeysAndTensors) {
   constexpr int kCount = 100'000;
   GgufBytes bytes;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless gradcheck` as a user meets it, and that what it measures finds a wrong kernel.
+// `logitless gradcheck` from a user's view, and that it detects a wrong kernel.
 #include <limits>
 #include <set>
 
@@ -30,7 +30,7 @@ class GradcheckTest : public CliTest {
     arguments.insert(arguments.end(), rest.begin(), rest.end());
     return run(arguments);
   }
-  // The checks of one run with the exit status that it has to have.
+  // Returns the checks of one run, which must have this exit status.
   json checks(const Words& configs, const Words& settings, int exit_code = 0, const Words& rest = {}) const {
     Words with_json = rest;
     with_json.insert(with_json.end(), {"--json", "-"});
@@ -129,7 +129,7 @@ TEST_F(GradcheckTest, AHeadWithALoraOrPackedPassesWithItsOwnMetrics) {
     EXPECT_EQ(keys(one["metrics"]), kLosses + kLogps + kPerToken + of_states + kLora);
     EXPECT_EQ(one["shape"].contains("packing"), one["config"] == packed);
   }
-  // Another scale is another head, whatever the library does with it.
+  // Another scale changes the head, so the loss must differ.
   const auto loss = [&](const Words& settings) { return check(packed, settings)["metrics"]["loss_ref"].get<double>(); };
   const std::set<double> losses = {loss({}), loss({"model.lora.scale=1"}), loss({"model.packing=none"})};
   EXPECT_EQ(losses.size(), 3u);
@@ -145,7 +145,7 @@ TEST_F(GradcheckTest, SampledGradientsAreRightOnAverage) {
   EXPECT_EQ(keys(one["metrics"]), kLosses + kLogps + kPerToken + kParameters + kNoise);
   EXPECT_TRUE(gate_names(one).contains("noise"));
   EXPECT_LT(one["metrics"]["kept_share"], 0.5);
-  // A draw is further off than the mean, and the gate is nearer than a draw.
+  // The mean is within the gate, and a single draw is not.
   for (const json& gate : one["gates"]) {
     const std::string name = gate["name"];
     if (!name.starts_with("d_")) continue;
@@ -182,7 +182,7 @@ TEST_F(GradcheckTest, ATightGateFailsAlone) {
 TEST_F(GradcheckTest, AGateWithoutAFigureIsListedAsNotApplied) {
   EXPECT_EQ(check(kTiny, {"tolerances.dlogits_max_abs=1e-6"})["gates_not_applied"], json({"dlogits_max_abs"}));
   EXPECT_EQ(check(kLogits, {})["gates_not_applied"], json::array());
-  // Terms that cancel make it no gate, unless it is asked for.
+  // Because of cancelling terms it is not a gate, unless it is requested.
   EXPECT_FALSE(gate_names(check(kLogits, {"label_smoothing=0.1"})).contains("dlogits_max_rel"));
   EXPECT_TRUE(gate_names(check(kLogits, {"label_smoothing=0.1", "tolerances.dlogits_max_rel=1e9"}))
                   .contains("dlogits_max_rel"));
@@ -240,7 +240,7 @@ TEST_F(GradcheckTest, NonFiniteInputsFailEveryGateTheyMeet) {
 TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
   const std::string bad = write("bad.yaml", "model: {hidden_size: 4, vocab_sise: 8}\n");
   EXPECT_TRUE(has(gradcheck({bad}, {}).err, "model.vocab_sise is not a known key; did you mean model.vocab_size?"));
-  // In the last line the good config does not run: a mistake in any config shows at once.
+  // In the last line the good config does not run: an error in any config is reported first.
   const Words lines[] = {{"gradcheck", bad},
                          {"gradcheck", kTiny, "--json", folder_.string()},
                          {"gradcheck", kTiny, "--set", "sed=1"},
@@ -256,8 +256,8 @@ TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path("none.json")));
 }
 
-// One element of a gradient that is off by a thousandth, its own or one vocabulary entry's in the sum over a
-// row.
+// One element of a gradient has a relative error of a thousandth, its own or that of one vocabulary entry in
+// the sum over a row.
 TEST(Gradcheck, AWrongGradientIsCaught) {
   constexpr int64_t kTokens = 40, kVocab = 300;
   std::vector<float> values(kTokens * kVocab), gradient(values.size());

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What `logitless info` and a comparison say of the kernels that multiply.
+// The output of `logitless info` and of comparisons about the kernels for products.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -11,7 +11,7 @@
 namespace logitless::testing {
 namespace info_cli_test {
 
-// OPENBLAS_CORETYPE=Prescott stands in for an OpenBLAS that takes this CPU for a much older one.
+// OPENBLAS_CORETYPE=Prescott simulates an OpenBLAS that mistakes this CPU for a much older one.
 class InfoCliTest : public CliTest {
  protected:
   void SetUp() override {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""scripts/ci/instruction_counts: what it reads in a profile, what it lets pass, and what it says where it does not."""
+"""scripts/ci/instruction_counts: parsing profiles, accepting small differences, and its messages."""
 
 import contextlib
 import importlib.machinery
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.dont_write_bytecode = True  # the script has no suffix: its bytecode would stand beside it
+sys.dont_write_bytecode = True  # the script has no suffix, so its bytecode would be written next to it
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "ci" / "instruction_counts"
 loader = importlib.machinery.SourceFileLoader("instruction_counts", str(SCRIPT))
 script = importlib.util.module_from_spec(importlib.util.spec_from_loader("instruction_counts", loader))
@@ -86,14 +86,14 @@ class Comparison(unittest.TestCase):
 
     def test_calls_that_only_one_side_has(self):
         rows, wrong = script.compare({"gone": call(), "kept": call()}, {"kept": call(), "new": call()})
-        self.assertEqual(wrong, ["gone: is recorded, but is no call of the program: --update takes it away",
+        self.assertEqual(wrong, ["gone: is recorded, but is not a call of the program: remove it with --update",
                                  "new: is not recorded: record it with --update"])
         self.assertEqual({row.split()[0] for row in rows}, {"kept"})
 
 
 class Runs(unittest.TestCase):
     def run_with(self, *arguments, build=None, calls=None, record=None):
-        """The exit status, the output and the record after a run where valgrind has found `calls`."""
+        """Return the exit status, the output and the record of a run in which valgrind found `calls`."""
         with tempfile.TemporaryDirectory() as name:
             path = pathlib.Path(name) / "record.json"
             if record is not None:

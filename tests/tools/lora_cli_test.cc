@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The commands on heads with a LoRA: a config's, and those that PEFT has saved.
+// The commands on heads with a LoRA, from a config or saved by PEFT.
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace lora_cli_test {
 
 using Words = std::vector<std::string>;
 
-constexpr int64_t kTokens = 6, kHidden = 5, kVocab = 7;  // of write_tensors()
+constexpr int64_t kTokens = 6, kHidden = 5, kVocab = 7;  // the sizes of write_tensors()
 
 std::vector<float> floats_of(const io::Tensor* tensor) {
   std::vector<float> values(static_cast<size_t>(tensor->elements()));
@@ -36,7 +36,7 @@ class LoraCliTest : public CliTest {
     EXPECT_TRUE(has(finished.err, why));
     EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
   }
-  // Scores of the tensors that the arguments name.
+  // Returns the scores of the given tensors.
   std::vector<double> logps(const Words& arguments) const {
     const Finished finished = run(Words{"score", "-o", path("scores"), "--quiet"} + arguments);
     EXPECT_EQ(finished.exit_code(), 0) << finished.err;
@@ -57,7 +57,7 @@ class LoraCliTest : public CliTest {
       }
     }
   }
-  // Writes the head of write_tensors() with scale · b a added to it.
+  // Writes the head of write_tensors() plus scale · b a.
   std::string write_merged(const PeftAdapter& adapter, double scale) const {
     std::vector<float> merged(kVocab * kHidden);
     for (int64_t v = 0; v < kVocab; ++v) {
@@ -147,7 +147,7 @@ TEST_F(LoraCliTest, AdaptersOfAnyTypeAreRead) {
   for (const char* dtype : {"model.dtype=float32", "model.dtype=float64"}) {
     expect_near(logps(tensors + Words{"--lora", lora, "--set", dtype}), want);
   }
-  // What the config says about it is what there is, or is done to it.
+  // Config keys about the LoRA must agree with it; the dtype converts it.
   expect_near(logps(tensors + Words{"--lora", lora, "--set", "model.lora={rank: 2, scale: 1.5, dtype: float32}"}),
               want);
 }
@@ -163,7 +163,7 @@ TEST_F(LoraCliTest, CompareWritesTheGradientsOfAnAdapter) {
   ASSERT_TRUE(results.find("d_lora_a") && results.find("d_lora_b"));
   EXPECT_EQ(results.find("d_lora_a")->shape, (std::vector<int64_t>{2, kHidden}));
   EXPECT_EQ(results.find("d_lora_b")->shape, (std::vector<int64_t>{kVocab, 2}));
-  // a and b enter through their product alone: sum(d_a * a) is sum(d_b * b).
+  // a and b occur only as their product, so sum(d_a * a) equals sum(d_b * b).
   const std::vector<float> d_a = floats_of(results.find("d_lora_a")), d_b = floats_of(results.find("d_lora_b"));
   const double by_a = std::inner_product(d_a.begin(), d_a.end(), adapter.a.begin(), 0.0);
   EXPECT_GT(std::fabs(by_a), 1e-2);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle against numbers worked out by hand and against finite differences of itself.
+// Compares the oracle with numbers worked out by hand and with its own finite differences.
 #include "oracle/oracle.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using oracle::Statistics;
 
 constexpr double kLog3 = 1.0986122886681098;
 
-// One token with these logits: H = 1, hidden 1.
+// Returns one token with these logits: H = 1, hidden 1.
 Problem one_token(const std::vector<double>& logits, int64_t label) {
   Problem problem;
   problem.hidden = oracle::MatrixXd::Ones(1, 1);
@@ -93,8 +93,8 @@ TEST(Oracle, MaskedEntriesAndBadRows) {
   EXPECT_TRUE(std::isnan(oracle::compute_statistics(problem).lse[0]));
 }
 
-// Central differences of `loss` in every element of `parameter`: h² curvature / 6 + 2^-53 |loss| / h is about
-// 1e-10.
+// Compares the gradient with central differences of `loss` in every element of `parameter`. Their error, h²
+// curvature / 6 + 2^-53 |loss| / h, is about 1e-10.
 void expect_derivative(const char* what, oracle::MatrixXd& parameter, const oracle::MatrixXd& gradient,
                        const std::function<double()>& loss) {
   const double h = 1e-5;
@@ -205,7 +205,7 @@ TEST(Oracle, CrossEntropyGradientsAreSlopes) {
 
 TEST(HostTensor, RoundsToNearestEven) {
   EXPECT_EQ(to_bfloat16(1.0 + 0x1p-8).bits, 0x3f80);            // a tie, to even
-  EXPECT_EQ(to_bfloat16(1.0 + 0x1p-8 + 0x1p-40).bits, 0x3f81);  // above the tie by less than a float shows
+  EXPECT_EQ(to_bfloat16(1.0 + 0x1p-8 + 0x1p-40).bits, 0x3f81);  // above the tie by less than float precision
   EXPECT_EQ(to_bfloat16(1.0 + 3 * 0x1p-8).bits, 0x3f82);        // a tie, to even
   EXPECT_TRUE(std::isnan(to_double(to_bfloat16(std::numeric_limits<double>::quiet_NaN()))));
   EXPECT_EQ(to_float16(1.0 + 0x1p-11).bits, 0x3c00);

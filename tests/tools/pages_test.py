@@ -1,7 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What pages show and quote: pictures that strict readers of SVG take, what draws them, the code for trackers.
+"""The pictures and code of pages: SVG for strict readers, the scripts that draw it, the code for trackers.
 
-    pages_test.py CLASS    what draws is skipped where matplotlib is missing
+    pages_test.py CLASS    tests that draw are skipped if matplotlib is missing
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def faults(text):
-    """What a strict reader has against an SVG."""
+    """Return the errors that a strict reader finds in an SVG."""
     found, ids = [], set()
 
     def element(name, attributes):

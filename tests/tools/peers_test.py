@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Tests of those parts of bench/peers that need nothing but Python."""
+"""Tests the parts of bench/peers that need only Python."""
 
 import pathlib
 import sys

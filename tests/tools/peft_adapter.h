@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Folders as PEFT saves its adapters in.
+// Folders of adapters as saved by PEFT.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace logitless::testing {
 
-/// What PEFT 0.21.2 writes for LoraConfig(target_modules=["lm_head", "q_proj"], r=2, lora_alpha=3).
+/// Returns PEFT 0.21.2's config for LoraConfig(target_modules=["lm_head", "q_proj"], r=2, lora_alpha=3).
 inline nlohmann::json peft_config() {
   return nlohmann::json::parse(R"({"alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null,
     "auto_mapping": null, "base_model_name_or_path": null, "bias": "none", "corda_config": null,
@@ -28,14 +28,14 @@ inline nlohmann::json peft_config() {
     "use_dora": false, "use_qalora": false, "use_rslora": false, "velora_config": null})");
 }
 
-/// The LoRA of a head, with the names that PEFT gives its tensors.
+/// The LoRA of a head, with PEFT's tensor names.
 class PeftAdapter {
  public:
   std::string module = "base_model.model.lm_head.";
   int64_t rank = 2, hidden, vocab;
   std::vector<float> a, b;
   nlohmann::json config = peft_config();
-  std::vector<io::TensorToWrite> more;  ///< tensors beside a and b
+  std::vector<io::TensorToWrite> more;  ///< tensors in addition to a and b
 
   PeftAdapter(int64_t hidden_, int64_t vocab_) : hidden(hidden_), vocab(vocab_) {
     for (int64_t i = 0; i < rank * hidden; ++i) a.push_back(std::sin(static_cast<float>(3 * i + 1)));
@@ -50,7 +50,7 @@ class PeftAdapter {
     more.push_back(tensor);
     return *this;
   }
-  /// Writes the folder, anew where it is there, and returns its path.
+  /// Writes or rewrites the folder, and returns its path.
   std::string save(const std::filesystem::path& folder) const {
     std::filesystem::create_directory(folder);
     std::ofstream(folder / "adapter_config.json") << config.dump(2);
@@ -64,7 +64,7 @@ class PeftAdapter {
     io::write_safetensors((folder / "adapter_model.safetensors").string(), tensors);
     return folder.string();
   }
-  /// Element (v, h) of scale · b a.
+  /// Returns element (v, h) of scale · b a.
   double at(double scale, int64_t v, int64_t h) const {
     double sum = 0;
     for (int64_t k = 0; k < rank; ++k) {

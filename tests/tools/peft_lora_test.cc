@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// LoRA adapters as PEFT saves them: what is read, and what is refused.
+// LoRA adapters as saved by PEFT: which are read, and which are refused.
 #include "io/peft_lora.h"
 
 #include <cmath>
@@ -58,7 +58,7 @@ TEST_F(PeftLoraTest, TheScaleIsThatOfPeft) {
   EXPECT_EQ(scale_with({{"lora_alpha", 16}}), 8);
   EXPECT_EQ(scale_with({{"lora_alpha", 0.5}}), 0.25);
   EXPECT_EQ(scale_with({{"use_rslora", true}}), 3 / std::sqrt(2.0));
-  // Of the rank that the module has. Of an expression nothing is known but its rank.
+  // The rank is the module's. An expression must only match the rank.
   for (const char* pattern : {"lm_head", "^lm_head", ".*head", "(lm_head|q_proj)"}) {
     EXPECT_EQ(scale_with({{"r", 8}, {"rank_pattern", {{"q_proj", 4}, {".*_proj", 16}, {pattern, 2}}}}), 1.5) << pattern;
   }
@@ -114,7 +114,7 @@ TEST_F(PeftLoraTest, TensorsThatChangeTheHeadAreRefused) {
       file + "tensor " + head + "base_layer.bias is not part of a plain LoRA");
   EXPECT_EQ(error(adapter().with({{"bias", "all"}})), "");
 
-  // A whole head, trained beside the LoRA of other modules.
+  // A whole head that was trained in addition to the LoRA of other modules.
   PeftAdapter saved = adapter().with({{"modules_to_save", {"lm_head"}}, {"target_modules", {"q_proj"}}});
   saved.a.clear(), saved.b.clear();
   EXPECT_EQ(error(saved), file + "has no LoRA of lm_head, but of q_proj");
@@ -136,7 +136,7 @@ TEST_F(PeftLoraTest, ShapesAreThoseOfTheHead) {
   EXPECT_EQ(error(saved), file + head + "lora_B.weight [7, 1]: its columns do not match the 2 rows of lora_A");
   saved = adapter();
   saved.with_tensor({"base_model.model.mtp.lm_head.lora_A.weight", "F32", {2, kHidden}, saved.a.data()});
-  // One is lm_head itself, but only who names it means that one.
+  // One is lm_head itself, but it must be named.
   EXPECT_EQ(error(saved), file + "has a LoRA of mtp.lm_head and of lm_head: name one as FILE:MODULE");
   EXPECT_EQ(error(saved, ":lm_head"), "");
 }

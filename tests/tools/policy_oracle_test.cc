@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of the policy losses against numbers worked out by hand and against finite differences of
-// itself.
+// Compares the oracle of the policy losses with numbers worked out by hand and with its own finite
+// differences.
 #include "oracle/policy_oracle.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using oracle::PolicyPoint;
 using oracle::PolicyValue;
 
-// Sequences of tokens with these log ratios, logp = -2 and ref = -2.25, under options.
+// Sequences of tokens with these log ratios, logp = -2 and ref = -2.25, with options.
 struct Example {
   explicit Example(PolicyLossType variant, std::vector<std::vector<double>> log_ratios, std::vector<double> advantages)
       : policy_case(plain_case(variant)), data(data_of(log_ratios, advantages)) {}
@@ -32,7 +32,7 @@ struct Example {
   PolicyData data;
 };
 
-// One token; expects its loss and gradient.
+// Expects the loss and gradient of one token.
 void expect_token(Example example, double loss, double gradient) {
   const PolicyValue result = example.run();
   EXPECT_DOUBLE_EQ(result.loss.value, loss);
@@ -68,7 +68,7 @@ TEST(PolicyOracle, GradientFlowsExactlyOnABound) {
 }
 
 TEST(PolicyOracle, Factors) {
-  // One sequence is off its policy by 0.5 a token, in the direction that loses probability.
+  // One sequence has moved from its policy by 0.5 per token, towards lower probability.
   Example masked(PolicyLossType::kBnpo, {{-0.25, -0.75}, {0}}, {-1, -1});
   for (const double threshold : {0.5, std::nextafter(0.5, 0)}) {
     masked.options().off_policy_mask_threshold = threshold;
@@ -88,7 +88,8 @@ TEST(PolicyOracle, Factors) {
   EXPECT_DOUBLE_EQ(loss.mean_entropy.value, 3);
 }
 
-// Central differences of the loss, with everything under sg() held: an error of h² f'''/6 + eps |f| / h.
+// Central differences of the loss, with everything under sg() constant: their error is h² f'''/6 + eps |f| /
+// h.
 TEST(PolicyOracle, GradientsAreThoseOfFiniteDifferences) {
   constexpr double kStep = 1e-5;
   for (const PolicyCase& policy_case : policy_cases(8)) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of the preference losses against numbers worked out by hand and against finite differences of
-// itself.
+// Compares the oracle of the preference losses with numbers worked out by hand and with its own finite
+// differences.
 #include "oracle/preference_oracle.h"
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ using oracle::SequenceBatch;
 
 constexpr double kStep = 1e-5;
 
-// Central differences of `loss` by every token against `d_logp`. Their error: h² / 6 times the third
-// derivative, here below 1e-6 of the largest slope (of discopop with tau 0.05, by far the most curved), and
-// rounding, u |loss| / h.
+// Compares `d_logp` with central differences of `loss` by every token. Their error is h² / 6 times the third
+// derivative, here below 1e-6 of the largest slope (of discopop with tau 0.05, by far the most curved), plus
+// the rounding error u |loss| / h.
 void expect_derivatives(SequenceBatch batch, const std::vector<double>& d_logp,
                         const std::function<double(const SequenceBatch&)>& loss) {
   batch.held_logp = batch.logp;
@@ -77,7 +77,7 @@ TEST(PreferenceOracle, OrpoIsFiniteAtCertainty) {
   const auto truth_at = [&](double c) { return compute_preference(one_token_batch({c, -1}, {}), options); };
   const oracle::PreferenceTruth edge = truth_at(-0x1p-24);
   for (const double c : {0.0, -1e-12, -0x1p-25}) {
-    // 1 - e^x is that of the edge; the likelihood's slope and the odds' own are all that is left to move.
+    // 1 - e^x equals its value at the edge, so only the slopes of the likelihood and of the odds remain.
     EXPECT_NEAR(truth_at(c).loss, edge.loss, 2 * 0x1p-24);
     EXPECT_NEAR(truth_at(c).d_logp[0], edge.d_logp[0], std::abs(edge.d_logp[0]) * 1e-6);
   }
@@ -112,7 +112,7 @@ TEST(PreferenceOracle, AotSortsAndKeepsTheOrderOfEqualValues) {
 }
 
 TEST(PreferenceOracle, APairWithAnEmptySideCountsNowhere) {
-  // Pair 1 has no rejected token, pair 2 nothing at all.
+  // Pair 1 has no rejected token, pair 2 has no token at all.
   const SequenceBatch whole = random_batch({4, 3, 0, 5, 0, 0}, 5);
   const SequenceBatch alone = random_batch({4, 5}, 5);
   SequenceBatch pair = alone;

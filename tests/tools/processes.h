@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Looks at processes from outside.
+// Observes other processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline bool is_alive(pid_t process) {
   return after_name != std::string::npos && line[after_name + 2] != 'Z' && line[after_name + 2] != 'X';
 }
 
-// Lists the processes whose parent is `parent`.
+// Returns the processes whose parent is `parent`.
 inline std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -45,20 +45,21 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-// Its status stays to be waited for.
+// Returns whether a child has ended, without reaping it.
 inline bool has_ended(pid_t child) {
   siginfo_t ended{};
   return waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != 0;
 }
 
-// Whether it measures for its parent. The leak sanitizer has a child as well, which must not be killed.
+// Returns whether a process measures for its parent. The leak sanitizer also has a child, which must not be
+// killed.
 inline bool takes_turns(pid_t process) {
   std::string name;
   std::getline(std::ifstream("/proc/" + std::to_string(process) + "/comm"), name);
   return name == "logitless-turns";
 }
 
-// The first child that `command` starts for its work; 0 when it ends without one.
+// Returns the first child that `command` starts for its work; 0 if it ends without one.
 inline pid_t wait_for_child(pid_t command) {
   while (!has_ended(command)) {
     for (const pid_t child : children_of(command)) {
@@ -69,8 +70,8 @@ inline pid_t wait_for_child(pid_t command) {
   return 0;
 }
 
-// Waits until a child of the command holds more than its code and its libraries do, or is gone: it knows its
-// parent by then, and is in the middle of its work.
+// Waits until a child of the command uses more memory than its code and libraries, or is gone. It then knows
+// its parent and is in the middle of its work.
 inline void wait_for_work(pid_t child) {
   constexpr int64_t kPages = 60 << 8;  // 60 MiB
   const auto is_at_work = [&] {
@@ -82,7 +83,7 @@ inline void wait_for_work(pid_t child) {
   while (!is_at_work() && is_alive(child)) std::this_thread::yield();
 }
 
-// Expects that a process ends soon: whoever adopted it may take a moment to bury it.
+// Expects a process to end soon; its adoptive parent may take a moment to reap it.
 inline void expect_gone(pid_t process) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (is_alive(process) && std::chrono::steady_clock::now() < deadline) {

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the ranks of `logitless compare` have of a job: together all of it, and each thing once.
+// The parts of a job for the ranks of `logitless compare`: together they are the whole job, without
+// duplicates.
 #include "cli/ranks/part.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ std::vector<T> picked(const std::vector<T>& from, const std::vector<int64_t>& wh
   return out;
 }
 
-// Of ranks with the same vocabulary entries, in order: what each has of the tokens.
+// Returns the parts of ranks with the same vocabulary entries, in order: each rank's tokens.
 std::vector<RankPart> parts_of(const io::Config& config, const Job& whole) {
   std::vector<RankPart> parts;
   for (int data = 0; data < config.parallel.data; ++data) parts.push_back(part_of(config, whole, {0, data}));
@@ -121,7 +122,7 @@ TEST(RankPart, SequencesStayWhole) {
   }
 }
 
-// policy_loss, which has ref_logps too, takes one per token alone.
+// policy_loss also has ref_logps, but only one per token.
 TEST(RankPart, AReferenceOfSequencesIsCutInSequences) {
   const std::string file = ::testing::TempDir() + "rank_part_test.safetensors";
   const std::vector<float> hidden(30 * 3, 0.5F), head(11 * 3, 0.25F), logps = {-1, -2, -3, -4, -5, -6};
@@ -191,7 +192,7 @@ TEST(RankPart, OutputsComeBackToTheirPlaces) {
     Job whole = inputs.job;
     const std::vector<Memory> memory = add_outputs(config, whole);
     whole.touch();
-    // The inputs stand for outputs of the same shape.
+    // The inputs are used as outputs of the same shape.
     for (int rank = 0; rank < 4; ++rank) {
       const RankPart part = part_of(config, whole, {rank % 2, rank / 2});
       const Inputs own = inputs_of(inputs.job, part);

@@ -1,8 +1,8 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""bench/report: a page has every contender and every point of its files, docs/benchmarks.md and docs/benchmarks/ have what
-it makes of bench/results, and a line that is wrong is refused with its file and number.
+"""bench/report: a page has every contender and every point of its files, docs/benchmarks.md and
+docs/benchmarks/ match the output for bench/results, and a wrong line is refused with its file and number.
 
-    report_test.py CLASS ...    Drawn and Command are skipped where matplotlib or markdown-it-py is missing
+    report_test.py CLASS ...    Drawn and Command are skipped if matplotlib or markdown-it-py is missing
 """
 
 import html
@@ -33,7 +33,7 @@ LIBRARIES = all(map(importlib.util.find_spec, ("matplotlib", "markdown_it")))
 
 
 def ran(name, median, mebibytes, d_hidden=1e-6, **more):
-    """As bench/peers writes it."""
+    """Return a result in the form of bench/peers."""
     return {"name": name, "status": "ok", "loss": 2.5, "first_s": 2 * median, "median_s": median, "spread_s": 0.125,
             "times_s": [median, median + 0.5, median - 0.25], "extra_peak_bytes": mebibytes * 2**20,
             "extra_peak_spread_bytes": 0, "workspace_bytes": 0, "plan": "", "loss_error": 1e-8,
@@ -41,7 +41,7 @@ def ran(name, median, mebibytes, d_hidden=1e-6, **more):
 
 
 def timed(name, median, mebibytes, **more):
-    """As `logitless bench` writes it."""
+    """Return a result in the form of `logitless bench`."""
     own = {"workspace_bytes": mebibytes * 2**19, "plan": name.split(":")[0], "gemm_efficiency": 0.875}
     one = ran(name, median, mebibytes, **own)
     return {key: value for key, value in one.items() if key not in results.ERRORS} | more
@@ -52,7 +52,7 @@ def failed(name, message):
 
 
 def point(*contenders, tokens=512, dtype="float32", outputs="gradients", task="cross_entropy", **more):
-    """Of bench/peers."""
+    """Return a point of bench/peers."""
     at = {"model.name": "smollm2-135m", "model.dtype": dtype, "seq_len": str(tokens), "task": task, "outputs": outputs}
     shape = {"tokens": tokens, "hidden": 576, "vocab": 49152, "dtype": dtype, "layout": "vocab_hidden"}
     return {"type": "point", "at": at, "task": task, "level": "fused", "shape": shape,
@@ -62,7 +62,7 @@ def point(*contenders, tokens=512, dtype="float32", outputs="gradients", task="c
 
 
 def place(at, *contenders):
-    """A point of `logitless bench`."""
+    """Return a point of `logitless bench`."""
     shape = {"tokens": int(at.get("seq_len", 128)), "hidden": 64, "vocab": 1000,
              "dtype": at.get("model.dtype", "float32"), "layout": "hidden_vocab"}
     return {"type": "point", "at": at, "task": "cross_entropy", "level": "fused", "shape": shape,
@@ -70,7 +70,7 @@ def place(at, *contenders):
 
 
 def header(*points, cpu="Example <CPU> | 9000", command="bench/peers/run --tokens 512", **environment):
-    """Sweeps what the points have; without a command, of `logitless bench`."""
+    """Return a header that sweeps the keys of the points; without a command, a header of `logitless bench`."""
     keys = list(points[0]["at"]) if points else []
     sweep = [{"key": key, "values": list(dict.fromkeys(one["at"][key] for one in points))} for key in keys]
     names = list(dict.fromkeys(one["name"] for each in points for one in each["contenders"]))
@@ -100,7 +100,7 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def made(self, **files):
-        """The page and the pictures of files, whose names have _ where - is meant."""
+        """Return the page and the pictures of files; _ in their names means -."""
         read = []
         for name, objects in sorted(files.items()):
             path = self.folder / (name + ".jsonl")
@@ -131,7 +131,7 @@ class Committed(unittest.TestCase):
         folder = docs / "benchmarks"
         present = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.svg"))
         self.assertEqual(present, sorted(pictures), told)
-        # The bytes depend on the version of matplotlib; the words in a picture do not.
+        # The bytes depend on the version of matplotlib; the text in a picture does not.
         for place, picture in pictures.items():
             drawn = (folder / place).read_text(encoding="utf-8")
             words = {words.removeprefix("» ").split("  ")[0] for words in re.findall(">([^<]*)</text>", drawn)}
@@ -162,7 +162,7 @@ class OfPeers(Folder):
         text, _ = self.made(cpu=FULL)
         self.assertIn("| tokamax | left out: No module \\| named \\<tokamax\\> |", text)
         self.assertIn("Not measured: dense, two_pass, logitless_torch", text)
-        self.assertNotIn("liger_grpo", text)  # which does not know the task
+        self.assertNotIn("liger_grpo", text)  # it does not support the task
 
     def test_a_loss_alone_has_no_gradients_to_be_wrong(self):
         loss = ran("torch_dense", 1.0, 8)

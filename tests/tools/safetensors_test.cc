@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// safetensors files, good and bad.
+// Good and bad safetensors files.
 #include "io/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::has;
 class SafetensorsTest : public testing::FolderTest {
  protected:
   std::string write_bytes(const std::string& bytes) const { return write("file.safetensors", bytes); }
-  // A file with this header and this many bytes of data.
+  // Writes a file with this header and this many bytes of data.
   std::string write_file(const std::string& header, size_t data_bytes) const {
     return write_bytes(with_length(header.size()) + header + std::string(data_bytes, '\1'));
   }
@@ -104,7 +104,7 @@ std::string nested(const std::string& open, const std::string& close, int levels
   return text + "1" + end;
 }
 
-// A parser or a destructor that calls itself would overflow the stack.
+// A recursive parser or destructor would overflow the stack.
 TEST_F(SafetensorsTest, AHeaderThatIsNestedDeepIsRefused) {
   for (const int levels : {40, 100'000}) {
     for (const std::string& value : {nested("[", "]", levels), nested("{\"a\":", "}", levels)}) {
@@ -121,7 +121,7 @@ TEST_F(SafetensorsTest, AHeaderThatIsNestedDeepIsRefused) {
   EXPECT_EQ(error_of(write_file(brackets_in_a_text, 0)), "no error");
 }
 
-// In quadratic time this takes ten minutes and more.
+// Takes ten minutes or more if the reader needs quadratic time.
 TEST_F(SafetensorsTest, AHeaderMayHoldAQuarterOfAMillionTensors) {
   constexpr int kTensors = 250'000;
   std::string header = "{";
@@ -145,9 +145,9 @@ TEST_F(SafetensorsTest, ANameOfAFileStaysOneLineOfAMessage) {
 }
 
 TEST_F(SafetensorsTest, NarrowingRoundsOnceToNearestEven) {
-  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f).bits, 0x3f80);            // A tie goes to the even neighbour below,
-  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-7f + 0x1p-8f).bits, 0x3f82);  // or above.
-  EXPECT_EQ(to_bfloat16(3.4e38f).bits, 0x7f80);                     // Above the largest: infinity.
+  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f).bits, 0x3f80);            // a tie goes to the even neighbour below,
+  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-7f + 0x1p-8f).bits, 0x3f82);  // or above
+  EXPECT_EQ(to_bfloat16(3.4e38f).bits, 0x7f80);                     // above the largest: infinity
   EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::nanf("")))));
   EXPECT_EQ(to_float16(0x1p0f + 0x1p-10f + 0x1p-11f).bits, 0x3c02);
   EXPECT_EQ(to_float16(65519.0f).bits, 0x7bff);
@@ -157,7 +157,7 @@ TEST_F(SafetensorsTest, NarrowingRoundsOnceToNearestEven) {
     const float wide = to_float(float16{static_cast<uint16_t>(half)});
     ASSERT_EQ(to_float16(wide).bits, half | (wide != wide ? 0x200 : 0));
   }
-  // By way of float32, rounded to nearest, the first would become a tie and then 1.
+  // If it were rounded to float32 first, the first value would become a tie and then 1.
   const std::vector<double> values = {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, 1e300, 0x1p-200};
   const std::vector<TensorToWrite> tensors = {{"d", "F64", {4}, values.data()}};
   write_safetensors(path("double.safetensors"), tensors);
@@ -170,7 +170,7 @@ TEST_F(SafetensorsTest, NarrowingRoundsOnceToNearestEven) {
 TEST_F(SafetensorsTest, AMisalignedTensorIsCopiedNotMapped) {
   const float value = 2.5f;
   std::string header = R"({"x":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}})";
-  header.append(header.size() % 4 == 1 ? 0 : (5 - header.size() % 4) % 4, ' ');  // 8 + length is odd then.
+  header.append(header.size() % 4 == 1 ? 0 : (5 - header.size() % 4) % 4, ' ');  // so that 8 + length is odd
   ASSERT_EQ(header.size() % 4, 1u);
   std::string bytes = with_length(header.size()) + header + std::string(4, '\0');
   std::memcpy(bytes.data() + bytes.size() - 4, &value, 4);
@@ -245,7 +245,7 @@ TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
                   "tensor hidden: shape is [2, 2]; bias must have 1 dimension"));
   EXPECT_TRUE(has(find_error(file, {"lm_head", TensorClass::kFloat, 2}), "has no tensor lm_head and more than one of"));
 
-  // PyTorch's name of the head, and a batch of sequences.
+  // PyTorch's name for the head, and a batch of sequences.
   const std::vector<TensorToWrite> checkpoint = {
       {"embed.weight", "F32", {2, 2}, f}, {"lm_head.weight", "F32", {2, 2}, f}, {"states", "F32", {1, 2, 2}, f}};
   write_safetensors(path("checkpoint"), checkpoint);
@@ -254,7 +254,7 @@ TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
   EXPECT_EQ(find_tensor(path("checkpoint") + ":states", batched).tensor->rows(), 2);
   EXPECT_TRUE(has(find_error(path("checkpoint") + ":states", kHidden), "hidden must have 2 dimensions"));
 
-  // A file whose own name holds a colon is that file.
+  // A file name may contain a colon.
   write_safetensors(path("b:c"), several);
   EXPECT_EQ(find_tensor(path("b:c"), kHidden).tensor->name, "hidden");
   EXPECT_EQ(find_tensor(path("b:c") + ":other", kHidden).tensor->name, "other");
@@ -291,7 +291,7 @@ TEST_F(SafetensorsTest, AFileIsReplacedWholeOrNotAtAll) {
   EXPECT_EQ(SafetensorsFile(path("x")).find("x")->elements(), 1);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "something is left over";
 
-  // Who reads the old file keeps it; a link stays one, and so do permissions.
+  // Readers of the old file keep its contents; a link stays a link, and permissions are kept.
   std::filesystem::permissions(path("x"), std::filesystem::perms(0640));
   write_safetensors(path("link"), large);
   EXPECT_EQ(std::filesystem::status(path("x")).permissions(), std::filesystem::perms(0640));

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless score` as a user meets it: the file, the summary, and what bad input leaves behind.
+// `logitless score` from a user's view: the file, the summary, and the effects of bad input.
 #include <sys/stat.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace score_cli_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// What a file of scores holds.
+/// The contents of a file of scores.
 struct Scores {
   explicit Scores(const std::string& path) : file(path) {
     logp = read<double>("logp", "F64");
@@ -56,12 +56,12 @@ class ScoreTest : public CliTest {
     all.insert(all.end(), arguments.begin(), arguments.end());
     return run(all);
   }
-  /// The summary of a run with everything there is, which must succeed.
+  /// Returns the summary of a run with all statistics, which must succeed.
   json full_summary(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--rank", "--entropy"});
     return summary(arguments);
   }
-  /// The summary of a run that must succeed.
+  /// Returns the summary of a run that must succeed.
   json summary(const std::vector<std::string>& arguments) const {
     std::vector<std::string> all = {"--json", "-"};
     all.insert(all.end(), arguments.begin(), arguments.end());
@@ -73,8 +73,8 @@ class ScoreTest : public CliTest {
   size_t files() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
 };
 
-// Scores of the fixture's tensors, computed here. Row i predicts targets[at[i]], or nothing where that is -1.
-// `lengths`: of the sequences.
+// Scores of the fixture's tensors, computed here. Row i predicts targets[at[i]], or nothing if at[i] is -1.
+// `lengths` are the lengths of the sequences.
 struct Truth {
   explicit Truth(const std::vector<int>& at, double temperature = 1, const std::vector<size_t>& lengths = {6}) {
     const std::vector<int> targets = {0, 1, 6, -100, 3, 2};
@@ -120,7 +120,8 @@ struct Truth {
     }
   }
 
-  // Five products of float32 numbers up to 1, of which the inputs alone are rounded: errors below 20 · 2^-24.
+  // Five products of float32 numbers up to 1, of which only the inputs are rounded: errors are below 20 ·
+  // 2^-24.
   void expect(const Scores& got, const json& summary) const {
     for (size_t i = 0; i < 6; ++i) {
       EXPECT_EQ(std::isnan(got.logp[i]), std::isnan(logp[i])) << i;
@@ -172,8 +173,7 @@ TEST_F(ScoreTest, ShiftedRowsAreThoseOfHidden) {
   Truth({1, -1, 3, -1, 5, -1}, 1, {2, 2, 2}).expect(Scores(output()), s);
 }
 
-// Targets that are the most likely tokens make a sequence greedy; one vocabulary entry changed, and it is
-// not.
+// If all targets are the most likely tokens the sequence is greedy; after changing one entry it is not.
 TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
   const std::vector<std::string> tensors = write_tensors(true);
   summary(tensors);
@@ -193,7 +193,7 @@ TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
     EXPECT_EQ(scores.argmax_logp[1], scores.logp[1]);
     EXPECT_EQ(s["sequences"], 2);
     EXPECT_EQ(s["greedy_sequences"], changed ? 1 : 2);
-    // Of the next positions: the last row of each sequence has none.
+    // The same for next positions: the last row of each sequence has none.
     for (size_t i = 0; i + 1 < 6; ++i) targets[i + 1] = argmax[i];
     if (changed) targets[4] = (targets[4] + 1) % 7;
     io::write_safetensors(path("targets"), written);
@@ -202,12 +202,12 @@ TEST_F(ScoreTest, SequencesAreGreedyWhereEveryTargetIsTheArgmax) {
   }
 }
 
-// The argmax's log-probability, under a temperature that divides logits and under one that divides
+// The argmax's log-probability, with a temperature that divides logits and with one that divides
 // log-probabilities.
 TEST_F(ScoreTest, TheArgmaxHasTheLogpOfATargetThatIsIt) {
   for (const char* meaning : {"temperature_meaning=scale_logits", "temperature_meaning=scale_logp"}) {
     for (const char* temperature : {"temperature=0.5", "temperature=[0.5, 2]"}) {
-      // Of five vocabulary entries each is the target of many rows, so some of them are the most likely ones.
+      // With five vocabulary entries, each is the target of many rows, and sometimes the most likely entry.
       summary({kTiny, "--rank", "--set", "model.vocab_size=5", "--set", meaning, "--set", temperature});
       const Scores scores(output());
       int hits = 0;
@@ -241,7 +241,7 @@ TEST_F(ScoreTest, TheSummaryIsATableAndJson) {
   EXPECT_EQ(s["output"], output());
   EXPECT_EQ(s["environment"]["version"], LOGITLESS_VERSION_STRING);
   EXPECT_EQ(score({kTiny, "--quiet"}).out, "");
-  // What a config says about losses and gradients is for other commands.
+  // Config keys for losses and gradients apply to other commands.
   EXPECT_TRUE(has(s["keys_not_applied"].dump(), "label_smoothing"));
   EXPECT_TRUE(has(table.out, "label_smoothing"));
   EXPECT_EQ(summary(write_tensors(true))["keys_not_applied"], json::array());
@@ -309,7 +309,7 @@ TEST_F(ScoreTest, BadInputIsOneLineAndLeavesNothing) {
   std::filesystem::create_directory(path("x"));
   for (const std::string& before : {std::string(), std::string("what was there")}) {
     if (!before.empty()) write("scores.safetensors", before);
-    score({});  // makes the files of standard output and error
+    score({});  // creates the files of standard output and error
     const size_t count = files();
     for (const Case& c : cases) {
       const Finished result = run(std::vector<std::string>{"score"} + c.arguments);
@@ -341,7 +341,7 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
                            .floats("output.bias", {kVocab}, bias)
                            .bytes());
   const std::vector<std::string> both = {"--hidden", path("model"), "--targets", path("model"), "--lm-head"};
-  // Bytes, since a row that takes no part is NaN.
+  // Compares bytes, because an ignored row is NaN.
   const auto logps = [&](const std::string& name, const std::vector<std::string>& settings) {
     std::vector<std::string> all = both + std::vector<std::string>{path(name)};
     for (const std::string& setting : settings) all = all + std::vector<std::string>{"--set", setting};
@@ -353,7 +353,7 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
   for (const char* softcap : {"model.softcap=5", "model.softcap=0"}) {
     EXPECT_EQ(logps("q8.gguf", {softcap}), logps("model", {softcap}));
   }
-  // So is its bias, unless the config wants none.
+  // So is its bias, unless the config disables it.
   EXPECT_EQ(logps("biased.gguf", {"model.bias=true"}), logps("biased.gguf", {}));
   EXPECT_NE(logps("biased.gguf", {"model.bias=false"}), logps("biased.gguf", {}));
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);

@@ -17,7 +17,7 @@ class ScoreTopKTest : public CliTest {
   Finished score(const std::vector<std::string>& arguments) const {
     return run(std::vector<std::string>{"score", "-o", output(), "--json", "-"} + write_tensors(true) + arguments);
   }
-  /// The values of a tensor of the file of scores, whose shape must be this one.
+  /// Returns the values of a tensor in the file of scores, which must have this shape.
   template <class T>
   std::vector<T> read_scores(const char* name, const char* dtype, const std::vector<int64_t>& shape) const {
     const io::SafetensorsFile file(output());
@@ -53,7 +53,7 @@ TEST_F(ScoreTopKTest, TheLargestLogitsOfEachRow) {
     if (argmax[i] < 0) continue;
     ++tokens;
     EXPECT_EQ(ids[3 * i], argmax[i]);
-    // Both are the logit's distance from the largest, 0, less log_sum.
+    // Both are the logit's distance from the largest, which is 0, minus log_sum.
     EXPECT_EQ(logps[3 * i], argmax_logp[i]);
     EXPECT_GT(logps[3 * i], logps[3 * i + 1]);
     EXPECT_GT(logps[3 * i + 1], logps[3 * i + 2]);

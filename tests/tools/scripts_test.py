@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""scripts/test runs the C++ and the Python tests whatever either says, and its exit status is that of both."""
+"""scripts/test runs both the C++ and the Python tests, even if one fails, and its exit status covers both."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 class BothSuites(unittest.TestCase):
     def run_with(self, *, ctest, python, build=0):
-        """The lines and the exit status of scripts/test where its parts exit as given."""
+        """Return the lines and the exit status of scripts/test if its parts exit as given."""
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             (root / "scripts" / "ci").mkdir(parents=True)

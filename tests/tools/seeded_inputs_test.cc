@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The seeded inputs: the same on every machine, and as random as they say.
+// Seeded inputs: the same on every machine, and as random as specified.
 #include "io/seeded_inputs.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The command on tensors of files: what it reads from them, and what it writes.
+// The command on tensors in files: what it reads and what it writes.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -46,8 +46,8 @@ TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
     return json::parse(run(base + more).out)["details"]["fused_metrics"]["tokens"].get<int>();
   };
   EXPECT_NE(loss({"--bias", path("states")})["loss"], loss({})["loss"]);
-  // Of the targets 0 1 6 -100 3 2 a shift drops the first of each sequence, and the fourth is ignored in any
-  // case.
+  // Of the targets 0 1 6 -100 3 2, a shift drops the first one of each sequence; the fourth is always
+  // ignored.
   EXPECT_EQ(tokens({"--set", "shift=true"}), 4);                               // [0] 1 6 -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--lengths", path("states")}), 3);  // [0] 1 | [6] -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=2", "--lengths", path("states")}), 3);
@@ -106,11 +106,11 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
   EXPECT_TRUE(has(error({"--lengths", path("states") + ":short"}),
                   "tensor short: the lengths sum to 5, but hidden has 6 rows"));
   EXPECT_TRUE(has(error({"--lengths", path("states") + ":targets"}), "tensor targets: lengths[2] = 6"));
-  // What only the library can see comes back from the contender's process as bad input too.
+  // Errors that only the library can detect are reported from the contender's process as bad input too.
   EXPECT_TRUE(has(error({"--set", "ignore_index=-1"}), "targets[3] = -100"));
 }
 
-// What the library refuses of a tensor begins with the flag and the file.
+// A library error about a tensor begins with the flag and the file.
 TEST_F(CliTest, ARefusedTensorIsNamedByItsFlag) {
   const std::vector<int32_t> stray = {0, 1, 7, 2, 3, 2};
   const std::vector<uint8_t> flags = {2}, mask = {1, 1, 1, 0, 1, 1};
@@ -155,7 +155,7 @@ TEST_F(CliTest, ARefusedTensorIsNamedByItsFlag) {
   }
 }
 
-// Teachers and sets of ids from files: what they hold decides the loss, and it is the reference's.
+// Teachers and sets of ids from files determine the loss, which must equal the reference's.
 TEST_F(CliTest, TensorsOfTeachersAndSets) {
   const std::vector<std::string> tensors = write_tensors(true);
   std::vector<float> states(18), head(21), bias(7, 0.5f), rows(42), values(12);
@@ -193,12 +193,12 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
   const std::vector<std::string> taught = {"--teacher-hidden", teacher, "--teacher-lm-head", teacher};
   const std::vector<std::string> itself = {"--teacher-hidden", path("states") + ":hidden", "--teacher-lm-head",
                                            path("head")};
-  // Its gradient is 0 to rounding, which no relative error tells from the reference's.
+  // Its gradient is 0 up to rounding, so relative errors are meaningless.
   const Finished same = call("compare", "distillation_loss", itself + std::vector<std::string>{"--json", "-"});
   EXPECT_EQ(json::parse(same.out)["fused"]["loss"], 0) << same.err;
   const double of_other = loss("distillation_loss", taught);
   EXPECT_GT(of_other, 0.01);
-  // A bias that is the same everywhere changes no distribution.
+  // A bias that is the same for all entries does not change the distribution.
   EXPECT_NEAR(loss("distillation_loss", taught + std::vector<std::string>{"--teacher-bias", teacher}), of_other, 1e-6);
   const std::vector<std::string> given = {"--set-ids", sets};
   const std::vector<std::string> weighed = given + std::vector<std::string>{"--set-values", sets + ":set_values"};
@@ -206,7 +206,8 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
   EXPECT_NE(loss("soft_cross_entropy", weighed), loss("soft_cross_entropy", weighed + counted));
   EXPECT_NE(loss("id_logps", weighed), loss("id_logps", weighed + counted));
   EXPECT_GT(loss("set_distillation_loss", given + std::vector<std::string>{"--set-values", sets + ":logps"}), 0.01);
-  // Rows with a 1 at the target are the target; that of the fourth token, which cross-entropy ignores, is 0.
+  // Rows with a 1 at the target are equivalent to the target. The row of the fourth token, which
+  // cross-entropy ignores, is 0.
   const double one_hot = loss("soft_cross_entropy", {"--soft-rows", sets});
   EXPECT_NEAR(one_hot * 6, loss("cross_entropy", {}) * 5, 1e-5);
 
@@ -240,7 +241,7 @@ TEST_F(CliTest, CompareWritesWhatTheFusedPathComputed) {
     double loss = 0;
     std::memcpy(&loss, results.find("loss")->data, sizeof(loss));
     EXPECT_EQ(loss, json::parse(result.out)["fused"]["loss"].get<double>());
-    // Hidden states and head enter through their product alone: sum(d_hidden * hidden) is sum(d_weight *
+    // Hidden states and head occur only as their product, so sum(d_hidden * hidden) equals sum(d_weight *
     // weight).
     const auto product = [](const io::Tensor* a, const io::Tensor* b) {
       EXPECT_EQ(a->shape, b->shape);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle in tiles against the oracle with all logits in memory: the same formulas, so only roundings of
-// float64 may differ, from products that Eigen cuts in another way.
+// Compares the oracle in tiles with the oracle with all logits in memory. The formulas are the same, so only
+// float64 rounding may differ, because Eigen divides the products differently.
 #include "oracle/tiled_truth.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace tiled_truth_test {
 using oracle::MatrixXd;
 using oracle::VectorXd;
 
-// A few rows or vocabulary entries a tile; everything at once.
+// A few rows or vocabulary entries per tile; everything in one tile.
 const std::vector<size_t> kScratch = {20'000, size_t{1} << 30};
 constexpr double kTolerance = 1e-12;
 
@@ -49,7 +49,7 @@ void expect_same(const oracle::TokenStatistics& got, const oracle::TokenStatisti
   EXPECT_EQ(got.argmax, want.argmax);
 }
 
-// All four terms; about a third of the rows has none.
+// Returns all four gradients; they are 0 in about a third of the rows.
 oracle::TokenGradients mixed_gradients(int64_t tokens) {
   oracle::TokenGradients grads(tokens);
   const std::vector<double> zeros = random_token_gradients(tokens, 5);
@@ -61,7 +61,7 @@ oracle::TokenGradients mixed_gradients(int64_t tokens) {
   return grads;
 }
 
-// Puts tiles together and notes whether they came in order.
+// Assembles tiles, and records whether they came in order.
 class Assembled {
  public:
   Assembled(int64_t rows, int64_t cols) : whole_(MatrixXd::Constant(rows, cols, -1)) {}

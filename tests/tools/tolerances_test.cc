@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tolerances: those of the types, and gates that no NaN passes.
+// Tolerances per type, and gates that a NaN never passes.
 #include "io/tolerances.h"
 
 #include <gtest/gtest.h>
@@ -44,13 +44,13 @@ TEST(Tolerances, AgainstExactNumbersFollowTheTypesAndTheSize) {
   EXPECT_DOUBLE_EQ(single.max_abs, 2e-5);
   EXPECT_DOUBLE_EQ(single.rel_l2, 1e-5);
   EXPECT_LT(single.max_rel, 1e-4);
-  // Half of the spacing of neighbours comes on top where the stored type is the narrower one.
+  // Half the spacing of neighbours is added if the stored type is narrower.
   const ExactTolerances rounded = tolerances_of_exact(DType::kBFloat16, DType::kBFloat16, size);
   EXPECT_DOUBLE_EQ(rounded.max_abs, 2 * (1e-5 + 0x1p-8));
   EXPECT_DOUBLE_EQ(rounded.rel_l2, 1e-5 + 0x1p-8);
   EXPECT_DOUBLE_EQ(rounded.max_rel, single.max_rel + 0x1p-8);
   EXPECT_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size).rel_l2, 1e-5);
-  // So does half of the spacing of float16's subnormal numbers.
+  // So is half the spacing of float16's subnormal numbers.
   const ExactTolerances half = tolerances_of_exact(DType::kFloat16, DType::kFloat16, size);
   EXPECT_DOUBLE_EQ(half.max_abs, 2 * (1e-5 + 0x1p-11) + 0x1p-25);
   EXPECT_DOUBLE_EQ(half.rel_l2, 1e-5 + 0x1p-11 + 0x1p-25 * 1024 / 8);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The messages that docs/troubleshooting.md quotes are those of the library and of the command.
+// Compares the messages quoted in docs/troubleshooting.md with the library and the command.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace troubleshooting_test {
 
 std::string troubleshooting() { return io::read_text_file(SOURCE_FOLDER "/docs/troubleshooting.md", 1 << 20); }
 
-// A good call, for a case to spoil. 6 tokens, 5 vocabulary entries, H = 4.
+// A good call for a case to spoil: 6 tokens, 5 vocabulary entries, H = 4.
 struct SmallCall {
   std::vector<float> x = std::vector<float>(24), w = std::vector<float>(20), d_x = x, d_w = w;
   std::vector<int64_t> ids = std::vector<int64_t>(6), integers;
@@ -98,8 +98,7 @@ TEST(Troubleshooting, QuotesTheLibrary) {
   };
   const std::string page = troubleshooting();
   for (const std::string& message : messages) {
-    // How many bytes a tile takes, and which plan takes fewest, depends on the rows that the BLAS's kernels
-    // want.
+    // The bytes of a tile, and the plan that needs fewest, depend on the rows that the BLAS's kernels take.
     const size_t plan = message.find("is too small: plan ");
     const std::string quoted = plan == std::string::npos ? message + "`" : message.substr(0, plan);
     EXPECT_NE(page.find("`" + quoted), std::string::npos) << message;

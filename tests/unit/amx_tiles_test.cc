@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The emulated instruction, by cases worked out by hand, and the panels of the CPU's unit and of the
-// emulated one, byte by byte.
+// Tests the emulated instruction on cases worked out by hand, and compares the panels of the CPU's unit and
+// of the emulated one byte by byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ uint16_t bfloat16_bits(float x) {
   return static_cast<uint16_t>(bits_of(x) >> 16);
 }
 
-// The element that one instruction makes of c and the first pairs of a row of A and a column of B.
+// Returns the result of one instruction for c, with the first pairs of a row of A and a column of B.
 float dot(float c, const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<uint16_t> a_row(kStep), b_column(kStep);
   std::transform(a.begin(), a.end(), a_row.begin(), bfloat16_bits);
@@ -51,23 +51,23 @@ float dot(float c, const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST(EmulatedTiles, SumEvenAndOddProductsApartAndAddCLast) {
   EXPECT_EQ(dot(3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
-  // Each 1 alone would be lost beside 2^24.
+  // Each 1 alone would be rounded away when added to 2^24.
   EXPECT_EQ(dot(0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);
   EXPECT_EQ(dot(0x1p24f, {1, 0, 1}, {1, 0, 1}), 0x1p24f + 2);
   EXPECT_EQ(dot(-0x1p24f, {0x1p12f, 0, 1, 1}, {0x1p12f, 0, 1, 1}), 0);
   EXPECT_EQ(dot(-0x1p24f, {0x1p12f, 1, 0, 1}, {0x1p12f, 1, 0, 1}), 2);
-  // In order: 1 is lost behind 2^24, not before it.
+  // In order: a 1 after 2^24 is lost, one before it is not.
   EXPECT_EQ(dot(0, {0x1p12f, 0, 1, 0, 1}, {0x1p12f, 0, 1, 0, 1}), 0x1p24f);
   EXPECT_EQ(dot(0, {1, 0, 1, 0, 0x1p12f}, {1, 0, 1, 0, 0x1p12f}), 0x1p24f + 2);
 }
 
 TEST(EmulatedTiles, RoundOnceAndToEven) {
   EXPECT_EQ(dot(0, {0x1p12f, 0, 1}, {0x1p12f, 0, 3}), 0x1p24f + 4);  // 2^24 + 3 is half way
-  // A product is neither flushed nor infinite before it is added.
+  // A product is not flushed, and does not overflow, before the addition.
   EXPECT_EQ(dot(0, {0x1p-63f, 0, 0x1.8p-76f}, {0x1p-63f, 0, 0x1p-51f}), 0x1.cp-126f);
   EXPECT_EQ(dot(0, {-0x1p64f, 0, 0x1p64f}, {0x1p63f, 0, 0x1p64f}), 0x1p127f);
   EXPECT_EQ(dot(0, {0x1p64f}, {0x1p64f}), kInfinity);
-  // Half way but for a product far below the last bit of a double.
+  // Half way except for a product far below the last bit of a double.
   EXPECT_EQ(dot(0, {0x1p12f, 0, 0x1p-60f}, {0x1p12f, 0, 0x1p-60f}), 0x1p24f);
   EXPECT_EQ(dot(0, {0x1p12f, 0, 1, 0, 0x1p-60f}, {0x1p12f, 0, 1, 0, 0x1p-60f}), 0x1p24f);
   EXPECT_EQ(dot(0, {0x1p-60f, 0, 0x1.02p0f}, {0x1p-60f, 0, 0x1.02p0f}), 0x1.0404p0f);
@@ -79,7 +79,7 @@ TEST(EmulatedTiles, TakeDenormalNumbersAsZerosAndFlushSuchSums) {
   EXPECT_EQ(dot(0x1p-127f, {1}, {0x1p-126f}), 0x1p-126f);
   EXPECT_EQ(dot(-0x1p-126f, {1}, {0x1.8p-126f}), 0);
   EXPECT_EQ(dot(0, {0x1p-64f}, {0x1p-63f}), 0);
-  // What a float with more exponents would round to 2^-126 stays.
+  // A sum that would round to 2^-126 with a wider exponent range is kept.
   EXPECT_EQ(dot(0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-76f}), 0x1p-126f);  // less 2^-152
   EXPECT_EQ(dot(0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-75f}), 0x1p-126f);  // less 2^-151: half way
   EXPECT_EQ(dot(0, {0x1p-63f, 0, -0x1p-75f}, {0x1p-63f, 0, 0x1p-75f}), 0);          // less 2^-150
@@ -95,7 +95,7 @@ TEST(EmulatedTiles, PassInfinityAndNaNOn) {
   EXPECT_TRUE(std::isnan(dot(kNaN, {1}, {1})));
 }
 
-// The same by the CPU's fused multiply-add, element by element.
+// Compares with the CPU's fused multiply-add, element by element.
 TEST(EmulatedTiles, AreFusedMultiplyAddsThatFlush) {
   const auto flushed = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
   const TileUnit& unit = gemm::tiles::amx::emulated_unit();

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// BFMMLA as plain C++ emulates it, by cases worked out by hand and by sums in long integers; and the unit of
-// an Arm CPU beside it, byte by byte and bit by bit.
+// Tests BFMMLA as emulated in plain C++, on cases worked out by hand and against integer sums, and compares
+// it with an Arm CPU's unit bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ uint16_t bfloat16_bits(float x) {
 
 const TileUnit& emulated() { return gemm::tiles::bfmmla::emulated_unit(); }
 
-// The units that this machine has.
+// Returns the units that this machine has.
 std::vector<const TileUnit*> units() {
   std::vector<const TileUnit*> out = {&emulated()};
   if (const TileUnit* cpu = gemm::tiles::bfmmla::cpu_unit()) out.push_back(cpu);
@@ -45,7 +45,7 @@ std::vector<const TileUnit*> units() {
 
 const char* name_of(const TileUnit& unit) { return unit.emulated ? "emulated" : "CPU"; }
 
-// The element that a unit makes of c, a row of A and a column of B.
+// Returns a unit's result for c, a row of A and a column of B.
 float dot(const TileUnit& unit, float c, const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<uint16_t> a_row(kStep), b_column(kStep);
   std::transform(a.begin(), a.end(), a_row.begin(), bfloat16_bits);
@@ -63,7 +63,7 @@ TEST(Bfmmla, AddsTwoProductsAndThenC) {
     SCOPED_TRACE(name_of(*unit));
     EXPECT_EQ(dot(*unit, 3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
     EXPECT_EQ(dot(*unit, 3, {2, 5, 1, 1}, {7, 11, 4, 8}), 3 + 2 * 7 + 5 * 11 + 4 + 8);
-    EXPECT_EQ(dot(*unit, 0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);  // 1 alone would not be kept
+    EXPECT_EQ(dot(*unit, 0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);  // a single 1 would be rounded away
     EXPECT_EQ(dot(*unit, 0, {0x1p12f, 0, -0x1p12f}, {0x1p12f, 0, 0x1p12f}), 0);
   }
 }
@@ -72,12 +72,12 @@ TEST(Bfmmla, RoundsToOdd) {
   for (const TileUnit* unit : units()) {
     SCOPED_TRACE(name_of(*unit));
     EXPECT_EQ(dot(*unit, 0x1p24f, {1}, {1}), 0x1p24f + 2);         // 2^24 + 1 has two neighbours
-    EXPECT_EQ(dot(*unit, 0x1p24f + 2, {1}, {1}), 0x1p24f + 2);     // whose last bit is 1 already
-    EXPECT_EQ(dot(*unit, 0x1p24f, {0x1p-60f}, {1}), 0x1p24f + 2);  // a little more is more
+    EXPECT_EQ(dot(*unit, 0x1p24f + 2, {1}, {1}), 0x1p24f + 2);     // its last bit is already 1
+    EXPECT_EQ(dot(*unit, 0x1p24f, {0x1p-60f}, {1}), 0x1p24f + 2);  // a little more rounds up
     EXPECT_EQ(dot(*unit, 0x1p24f + 4, {-0x1p-60f}, {1}), 0x1p24f + 2);
     EXPECT_EQ(dot(*unit, -0x1p24f, {0x1p-60f}, {1}), -0x1p24f + 1);
     EXPECT_EQ(dot(*unit, 0, {0x1p12f, 0x1p-60f}, {0x1p12f, 1}), 0x1p24f + 2);
-    // A small product keeps the emulation from four columns at a time.
+    // A small product prevents the emulation from computing four columns at a time.
     EXPECT_EQ(dot(*unit, 1, {-0x1p-60f, 0x1p-63f}, {1, 0x1p-63f}), 0x1.fffffep-1f);
     EXPECT_EQ(dot(*unit, kMax, {1}, {1}), kMax);
     EXPECT_EQ(dot(*unit, 0, {0x1p64f}, {0x1p64f}), kInfinity);
@@ -108,7 +108,7 @@ TEST(Bfmmla, PassesInfinityOnAndMakesTheDefaultNaN) {
   }
 }
 
-// Sums of numbers that are integers of at most 62 bits, rounded to odd as integers.
+// Numbers that are integers of at most 62 bits: the sums must equal integer sums rounded to odd.
 TEST(Bfmmla, SumsAsIntegersDo) {
   const auto to_odd = [](int64_t x) {
     const uint64_t size = static_cast<uint64_t>(std::abs(x));

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What is known of OpenBLAS's kernels, and what is said where they are narrower than the CPU.
+// The facts about OpenBLAS's kernels, and the warning if they are narrower than the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST(BlasCores, LevelsOfAllCoresAreKnown) {
   }
 }
 
-// The kernel lists a flag where it supports the registers that go with it.
+// Linux lists a flag only if it supports the corresponding registers.
 TEST(BlasCores, TheCpusLevelIsThatOfItsFlags) {
   std::ifstream file("/proc/cpuinfo");
   std::set<std::string> flags;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every vectorised kernel of two heads against its plain twin, on every instruction set of this CPU, in
-// exactly sized memory.
+// Compares every vectorised kernel for two heads with its plain twin, on every instruction set of this CPU,
+// in memory of the exact size.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,8 @@ const std::pair<DivergenceForm, PairSlope> kFormsAndSlopes[] = {{DivergenceForm:
                                                                 {DivergenceForm::kMixture, PairSlope::kNone},
                                                                 {DivergenceForm::kOverlap, PairSlope::kNone}};
 
-// The input of one call: a student's tile and a teacher's, with the same rows and columns but another stride.
+// The input of one call: a student's and a teacher's tile, with the same rows and columns but different
+// strides.
 template <class T>
 struct Pairs {
   Tile<T> student, teacher;
@@ -39,7 +40,7 @@ struct Pairs {
       tile->seed(++seed * 7);
     }
     teacher.bias = true;
-    // The two agree in some columns, which tests ties and the series near 0.
+    // The two nearly agree in some columns, which tests ties and the series near 0.
     for (int64_t r = 0; r < student.rows; ++r) {
       for (int64_t v = r; v < cols; v += 3) {
         teacher.logits[static_cast<size_t>(r * teacher.stride() + v)] =
@@ -49,7 +50,7 @@ struct Pairs {
     rule = {form, slope, T(0.3), T(0.7), T(0.7), T(-0.2)};
   }
 
-  // The log-sum-exp is that of the largest logit and a little: log-probabilities are not above 0.
+  // The log-sum-exp slightly exceeds the largest logit, so that log-probabilities are at most 0.
   std::vector<RowPair<T>> rows() const {
     std::vector<RowPair<T>> out;
     for (int64_t r = 0; r < student.rows; ++r) {
@@ -65,7 +66,7 @@ TileShape<T> shape_of(const Tile<T>& tile, const Guarded<T>& bias) {
   return {tile.rows, tile.cols, tile.stride(), tile.bias ? bias.data() : nullptr, tile.softcap, tile.round_to};
 }
 
-// The sums of a fold, and the masses of segments where these are wanted.
+// Returns the sums of a fold, and the masses of segments if requested.
 template <class T>
 std::vector<DivergenceSums> fold(const TypedKernels<T>& kernels, const Pairs<T>& pairs, Flush flush,
                                  std::vector<float>* masses = nullptr) {
@@ -93,7 +94,7 @@ std::vector<DivergenceSums> fold(const TypedKernels<T>& kernels, const Pairs<T>&
   return sums;
 }
 
-// The rows 0 and 2 of the tile, in place, or in bfloat16 apart from it.
+// Returns the gradients of rows 0 and 2 of the tile, in place, or in bfloat16 in another buffer.
 template <class T, class Kernels>
 auto gradient(const Kernels& kernels, const Pairs<T>& pairs, Flush flush, bfloat16* narrow = nullptr,
               Residuals residuals = {}) {
@@ -132,7 +133,7 @@ auto gradient(const Kernels& kernels, const Pairs<T>& pairs, Flush flush, bfloat
   return inputs.logits.values();
 }
 
-// Masses beside them change no bit of the sums.
+// Computing masses as well must not change the sums.
 void expect_same_sums(const std::vector<DivergenceSums>& got, const std::vector<DivergenceSums>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t r = 0; r < want.size(); ++r) {
@@ -158,9 +159,9 @@ void compare(const TypedKernels<T>& simd, const TypedKernels<T>& plain) {
           Pairs<T> pairs(form, cols, seed++, capped, slope);
           const std::vector<DivergenceSums> got = fold(simd, pairs, flush), want = fold(plain, pairs, flush);
           for (size_t r = 0; r < want.size(); ++r) {
-            // As in rows_test: log-probabilities, at most some dozens, carry eps of themselves; tanh
-            // differs by 4 ulp of the softcap; sums add (cols + 16) eps. Sums with signs are held to one
-            // without.
+            // As in rows_test: log-probabilities, of at most a few dozen, have a relative error of eps; tanh
+            // differs by 4 ulp of the softcap; sums add (cols + 16) eps. The bound of a signed sum is
+            // relative to sums without cancellation.
             const double bound =
                 eps * (256 + 32 * static_cast<double>(pairs.student.softcap) + static_cast<double>(cols));
             const double scale = want[r].forward + want[r].reverse + want[r].distance + want[r].overlap;
@@ -197,8 +198,8 @@ void compare(const TypedKernels<T>& simd, const TypedKernels<T>& plain) {
 TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat32) { compare(GetParam()->f32, plain_kernels().f32); }
 TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat64) { compare(GetParam()->f64, plain_kernels().f64); }
 
-// The vector's every lane, and the tail behind it, must see what is special: an entry that one of the two, or
-// both, have masked.
+// A special entry is planted in every lane and in the scalar tail: one that the student, the teacher or both
+// have masked.
 TEST_P(DivergenceTargets, MaskedColumnsWeighAsTheirLimits) {
   for (const DivergenceForm form : kForms) {
     for (int64_t at = 0; at < 37; ++at) {
@@ -238,11 +239,11 @@ TEST_P(DivergenceTargets, ARowWithoutANumberHasNone) {
   }
 }
 
-// What rounding leaves of a row, its replaced columns among them, is counted once.
+// Rounding residuals of a row are counted once, including its replaced columns.
 TEST_P(DivergenceTargets, SumWhatRoundingLeaves) {
   Pairs<float> pairs(DivergenceForm::kKl, 37, 5, false);
   const auto cols = static_cast<size_t>(pairs.student.cols), stride = static_cast<size_t>(pairs.student.stride());
-  // Of some probability in the columns that picks replace.
+  // Give some probability to the columns that picks replace.
   for (const size_t column : {size_t{0}, cols - 1}) pairs.student.logits[column] = 25.3F;
   for (const size_t column : {size_t{2}, cols - 1}) pairs.student.logits[2 * stride + column] = 19.1F;
   const std::vector<float> exact = gradient(GetParam()->f32, pairs, Flush::kEnd);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products of every backend, against sums in float64: every type, both forms of both operands, any edges, and
-// the same bits whoever calls.
+// Compares products of every backend with float64 sums: every type, both layouts of both operands, any sizes,
+// and the same bits from every caller.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -28,7 +28,7 @@ struct Shape {
   int64_t m, n, k;
 };
 
-// One product of random operands, and what it should be.
+// One product of random operands, and its expected result.
 template <class T>
 class Case {
  public:
@@ -70,7 +70,7 @@ class Case {
   struct alignas(64) CacheLine {
     std::byte bytes[64];
   };
-  // Returns A as the backend reorders it; empty if it does not.
+  // Returns A as reordered by the backend, or nothing if it does not reorder.
   std::vector<CacheLine> reordered_rows() const {
     const size_t bytes = backend_.reordered_bytes(shape_.m, shape_.k, a_.dtype(), b_.dtype());
     EXPECT_EQ(bytes % sizeof(CacheLine), 0u);
@@ -80,7 +80,8 @@ class Case {
     return out;
   }
 
-  // Holds a product to the sums of its terms: (k + 2) roundings of each, of the sum of their absolute values.
+  // Compares a product with the sums of its terms. The bound is (k + 2) roundings of the sum of their
+  // absolute values.
   void expect_right(const std::vector<T>& got, T held) {
     if (sums_.empty()) add_up();
     const double unit = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
@@ -129,7 +130,8 @@ class Case {
   Shape shape_;
   HostTensor a_, b_;
   bool a_transposed_, b_transposed_;
-  // Of the terms of each element of C, and of their absolute values. They take longer than the products.
+  // The sums of each element's terms and of their absolute values. Computing them takes longer than the
+  // products.
   std::vector<double> sums_, sizes_;
 };
 
@@ -137,7 +139,7 @@ bool is_emulated(const gemm::Backend* backend) {
   return backend->describe().bf16.find("emulated") != std::string::npos;
 }
 
-// Where a tile unit is emulated, which is slow, its backends alone: the others are tested without it.
+// If a tile unit is emulated, which is slow, returns only its backends; another run tests the others.
 std::vector<const gemm::Backend*> named_backends() {
   std::vector<const gemm::Backend*> out;
   for (const std::string_view name : gemm::backend_names()) out.push_back(gemm::find_backend(name));
@@ -145,7 +147,7 @@ std::vector<const gemm::Backend*> named_backends() {
   return out;
 }
 
-// The same and, for calls with few rows, what takes the place of each.
+// Returns the named backends and their replacements for calls with few rows.
 std::vector<const gemm::Backend*> all_backends() {
   std::vector<const gemm::Backend*> out = named_backends();
   for (const gemm::Backend* backend : named_backends())
@@ -209,13 +211,13 @@ TEST(Products, OfFewRowsByEveryInstructionSet) {
   multiplies_few_rows<float>(openblas, DType::kFloat16, DType::kFloat16);
   multiplies_few_rows<float>(openblas, DType::kFloat32, DType::kFloat16);
   multiplies_few_rows<double>(openblas, DType::kFloat64, DType::kFloat64);
-  // Beside one that multiplies it as it stands, bfloat16 may have an instruction of its own.
+  // Few bfloat16 rows may use their own instruction, depending on the backend.
   for (const gemm::Backend* others : named_backends()) {
     multiplies_few_rows<float>(*others, DType::kBFloat16, DType::kBFloat16);
   }
 }
 
-// The instruction multiplies pairs of elements; what a row of 32 does not fill is no element.
+// The instruction multiplies pairs of elements. Elements beyond the end of a row of 32 must not be read.
 TEST(Products, OfFewRowsReadNothingBesideTheirOperands) {
   constexpr int64_t kRows = 9, kCols = 11;
   for (const gemm::Backend* others : named_backends()) {
@@ -223,7 +225,7 @@ TEST(Products, OfFewRowsReadNothingBesideTheirOperands) {
       for (const bool b_transposed : {false, true}) {
         const auto wide = [](int64_t count) { return (count + 31) / 32 * 32 + 32; };
         const int64_t b_rows = b_transposed ? kCols : depth, b_cols = b_transposed ? depth : kCols;
-        // Ones in a field of NaN.
+        // Ones surrounded by NaN.
         const auto field = [&](int64_t rows, int64_t cols) {
           std::vector<uint16_t> out(static_cast<size_t>((rows + 2) * wide(cols)), 0x7fc0);
           for (int64_t r = 0; r < rows; ++r) std::fill_n(out.begin() + r * wide(cols), cols, uint16_t{0x3f80});
@@ -250,8 +252,8 @@ TEST(Products, OfFewRowsReadNothingBesideTheirOperands) {
   }
 }
 
-// One large term comes first, as the target's does in a softmax's gradient, and each that follows would be
-// rounded beside it.
+// One large term comes first, like the target's in a softmax's gradient. Added one by one, the following
+// terms would be rounded relative to it.
 TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
   constexpr int64_t kRows = 5, kCols = 40, kDepth = 40000;
   std::mt19937_64 random(1);
@@ -285,7 +287,7 @@ TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
         errors += error * error;
       }
     }
-    // A rounding of each part, of which there are 157, beside the large term.
+    // One rounding, relative to the large term, for each of 157 parts.
     EXPECT_LE(std::sqrt(errors / squares), std::sqrt(157.0) * 0x1p-24) << kernels->name;
   }
 }
@@ -305,12 +307,12 @@ TEST(Products, OfFewRowsAreTakenForFewRowsOnly) {
   }
 }
 
-// In a team of one, and in threads that OpenMP did not make, a library built on OpenMP would start a team.
+// In a team of one, and in threads not created by OpenMP, a library built on OpenMP would start a team.
 TEST(Products, HaveTheSameBitsWhoeverCalls) {
   for (const gemm::Backend* backend : all_backends()) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       SCOPED_TRACE(std::string(backend->name()) + " " + name_of(dtype));
-      // Several blocks of rows, columns and depth: those of a library on OpenMP are the larger ones.
+      // Several blocks of rows, columns and depth; libraries on OpenMP have the larger blocks.
       const Shape shape = is_emulated(backend) ? Shape{70, 130, 700} : Shape{130, 300, 2100};
       Case<float> product(*backend, dtype, dtype, shape, false, true);
       const std::vector<float> want = product.multiply(std::nullopt);
@@ -352,7 +354,7 @@ TEST(Products, OfReorderedRowsHaveTheSameBits) {
   }
 }
 
-// Every backend besides OpenBLAS multiplies float32 with the same library.
+// All backends except OpenBLAS multiply float32 with the same library.
 TEST(Products, NameTheLibraryThatMultiplies) {
   const char* const float32 = named_backends().front()->library_of(DType::kFloat32, DType::kFloat32);
   for (const gemm::Backend* backend : named_backends()) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The backend keeps what its RowRule promises, on the kernels that run: a row's product has the same bits in
-// every product that the rule allows, whichever rows of its class stand at its place and around it.
+// Checks that the backend keeps the promise of its RowRule with the kernels that run: a row's product has the
+// same bits in every product that the rule allows, whichever rows of its class surround it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ namespace gemm_rows_test {
 
 using gemm::RowRule;
 
-// What the products of one family read and write, with rows that can be put in any order.
+// The operands of products of one family; rows can be multiplied in any order.
 template <class T>
 class Family {
  public:
@@ -38,8 +38,8 @@ class Family {
   const RowRule& rule() const { return rule_; }
   int64_t most_rows() const { return most_rows_; }
 
-  // Multiplies `order`'s rows, in that order and `stride` >= k elements apart; its size is one that the rule
-  // allows.
+  // Multiplies the rows `order`, in that order and `stride` >= k elements apart. The rule must allow their
+  // number.
   std::vector<T> multiply(const std::vector<int64_t>& order, int64_t stride) {
     const auto bytes = static_cast<size_t>(family_.k) * size_of(family_.a);
     const auto step = static_cast<size_t>(stride) * size_of(family_.a);
@@ -88,7 +88,7 @@ class Family {
   std::vector<std::byte> scratch_;
 };
 
-// Draws an order of `count` rows of [0, most): each place gets a row of its class; rows may come twice.
+// Draws an order of `count` rows of [0, most). Each position gets a row of its class; rows may repeat.
 std::vector<int64_t> random_order(const RowRule& rule, int64_t most, int64_t count, std::mt19937_64& random) {
   std::vector<int64_t> order;
   for (int64_t place = 0; place < count; ++place) {
@@ -125,7 +125,7 @@ void keeps_its_rule_with(const gemm::Backend& backend, DType dtype, int64_t n, i
     counts.push_back(rule.least_rows +
                      static_cast<int64_t>(random() % static_cast<uint64_t>(steps + 1)) * rule.row_step);
   }
-  // Libraries may choose their kernels by strides: multiples of 256 are bad ones to oneDNN.
+  // Libraries may choose kernels by stride; oneDNN avoids multiples of 256.
   const int64_t strides[] = {k, k + 5, core::round_up(k, int64_t{256}), k};
   for (size_t i = 0; i < counts.size(); ++i) {
     const int64_t count = counts[i];
@@ -187,7 +187,7 @@ TEST(RowRules, OfNarrowTiles) {
   }
 }
 
-// A row has the same bits alone as among as many others as are few.
+// A row has the same bits alone as in the largest product of few rows.
 TEST(RowRules, OfFewRows) {
   for (const std::string_view name : gemm::backend_names()) {
     const gemm::Backend& backend = *gemm::find_backend(std::string(name));

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The policy losses as functions of token statistics, on numbers that no drawn call meets: exactly on their
-// bounds, an ulp and a bit to both sides; NaN; weights of 0 and as large as they become.
+// Policy losses as functions of token statistics, on numbers that are never drawn: exactly on bounds, an ulp
+// or a little to both sides; NaN; weights of 0 and the largest weights.
 #include "loss/policy.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ struct Evaluated {
   TokenGrads grads;
 };
 
-// Evaluates all tokens that take part at once.
+// Evaluates all tokens that count at once.
 Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data) {
   const PolicyLoss task = with(policy_case.options, data.batch(policy_case));
   loss::CompletionLoss loss(task, data.offsets, 3);
@@ -41,7 +41,7 @@ Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data) {
       rows.push_back(i);
       continue;
     }
-    stats.logp[i] = 0;  // as the engine has it
+    stats.logp[i] = 0;  // as the engine sets it
     if (!stats.entropy.empty()) stats.entropy[i] = 0;
   }
   loss.evaluate(rows, stats, out.grads);
@@ -49,8 +49,8 @@ Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data) {
   return out;
 }
 
-// Numbers that came from sums may have lost digits to cancellation: the bound has the largest of them. An
-// exact 0 is an exact 0: the row costs no GEMM.
+// Numbers may have lost digits to cancellation in sums, so the bound is relative to the largest. An exact 0
+// must be exact, because such a row costs no GEMM.
 template <class Want>
 void expect_close(const char* what, const PolicyData& data, const std::vector<double>& got, const Want& want) {
   double scale = 0;
@@ -113,7 +113,7 @@ TEST(PolicyLoss, Groups) {
   }
 }
 
-// A NaN in a token that counts is seen: the loss is NaN, and the row goes on into the gradients.
+// A NaN in a token that counts is not hidden: the loss is NaN, and the row is kept for the gradients.
 TEST(PolicyLoss, NaNReachesTheLoss) {
   for (const PolicyCase& policy_case : policy_cases(40)) {
     SCOPED_TRACE(policy_case.name);
@@ -142,7 +142,7 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
   EXPECT_FALSE(std::isnan(got.grads.logp[4]));
 }
 
-// A part that weighs nothing adds nothing, though it be infinite.
+// A part with weight 0 adds nothing, even if it is infinite.
 TEST(PolicyLoss, WithoutAWeightNothingIsInfinite) {
   PolicyCase dro = one_case(PolicyLossType::kDro, "dro without its square");
   dro.options.dro_tau = 0;
@@ -165,7 +165,7 @@ TEST(PolicyLoss, WithoutAWeightNothingIsInfinite) {
   }
 }
 
-// Equal covariances take the first token: all are 0 where advantages are equal.
+// With equal covariances the first token is taken; all are 0 if advantages are equal.
 TEST(PolicyLoss, KlCovOfEqualAdvantagesTakesTheFirstToken) {
   PolicyCase c = one_case(PolicyLossType::kKlCov, "one sequence");
   c.options.cov_share = 0.2;
@@ -180,7 +180,7 @@ TEST(PolicyLoss, KlCovOfEqualAdvantagesTakesTheFirstToken) {
   }
 }
 
-// A sure token's log-probability that rounding has put above 0 is in the trust region as one of 0 is.
+// If rounding puts a certain token's log-probability above 0, the trust region treats it like 0.
 TEST(PolicyLoss, TrustRegionOfATokenThatWasSure) {
   PolicyCase c = one_case(PolicyLossType::kDppo, "from 1 to e^-1.6");
   c.options.trust_region = TrustRegion::kKl;
@@ -195,10 +195,10 @@ TEST(PolicyLoss, TrustRegionOfATokenThatWasSure) {
 constexpr PolicyLossType kClipped[] = {PolicyLossType::kGrpo, PolicyLossType::kBnpo,  PolicyLossType::kDrGrpo,
                                        PolicyLossType::kDapo, PolicyLossType::kLuspo, PolicyLossType::kPpo,
                                        PolicyLossType::kRloo};
-// Mantissas at which products of neighbours round to the same number, and at which they do not.
+// Some mantissas for which products of neighbours round to the same number, and some for which they do not.
 constexpr double kAdvantages[] = {1, -1, 1.75, -1.75, 0.7, -0.7, 1.0000001, -1.9999999, 3.3, -3.3, 1e-3, -1e-3, 0};
 
-// `value` and its neighbours, then a bit further away.
+// Returns `value`, its neighbours, and numbers a bit further away.
 std::vector<double> around(double value) {
   std::vector<double> values = {value, value * (1 - 1e-9), value * (1 + 1e-9)};
   for (const double towards : {-HUGE_VAL, HUGE_VAL}) {
@@ -225,7 +225,7 @@ TEST(PolicyBounds, ClipBounds) {
         for (const double bound : around(std::exp(-log_ratio))) {
           PolicyCase c = one_case(variant, "epsilon_low at " + std::to_string(-log_ratio));
           c.options.epsilon_low = 1 - bound;
-          // Of the smaller numbers every second one cannot be
+          // Only every second of the smaller numbers can be represented
           if (1 - *c.options.epsilon_low != bound) continue;
           matches_oracle(c, down);
         }
@@ -270,8 +270,7 @@ TEST(PolicyBounds, SharesOfElevenTokens) {
   }
 }
 
-// Two weights at their largest multiply in every mixture that has them, and everything stays a finite
-// float64.
+// All mixtures in which two weights are at their maximum and multiply; every result stays finite in float64.
 TEST(PolicyBounds, NoWeightIsInfinite) {
   std::vector<PolicyCase> cases = policy_cases(40);
   PolicyCase vespo = one_case(PolicyLossType::kVespo, "a weight without a maximum");
@@ -289,7 +288,8 @@ TEST(PolicyBounds, NoWeightIsInfinite) {
           data.ref_logps[i] += (i % 2 == 0 ? 1 : -1) * far;
           data.sampling_logps[i] -= (i % 3 == 0 ? 1 : -1) * far;
         }
-        // The slope of K ρ is a difference of two numbers near e^d ρ: neither side has digits of it here.
+        // The slope of K ρ is a difference of two numbers near e^d ρ, so neither side has correct digits
+        // here.
         if (!c.options.use_bias_correction_kl) matches_oracle(c, data);
         const Evaluated got = evaluate(c, data);
         EXPECT_TRUE(std::isfinite(got.result.loss)) << far * sign;
@@ -340,7 +340,7 @@ TEST(PolicyBounds, SamplerBounds) {
           matches_oracle(c, data);
         }
         c.options.sampler_clip_min = std::nullopt;
-        // An unknown value has r = 1, which is clamped and masked like any other.
+        // An unknown value has r = 1, and is clamped and masked like any other.
         for (const double bound : around(1)) {
           c.options.sampler_clip_max = bound;
           matches_oracle(c, data);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses and KTO as functions of token statistics: the numbers at which a careless formula breaks,
-// which no drawn call meets.
+// Preference losses and KTO as functions of token statistics, on numbers that are never drawn and at which a
+// careless formula fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using oracle::SequenceBatch;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Sequences of one token, as engine and loss see them.
+// Returns sequences of one token, in the form that the loss expects.
 loss::SequenceTokens tokens_of(const SequenceBatch& batch) {
   loss::SequenceTokens tokens;
   for (int64_t s = 0; s < batch.sequences(); ++s) {
@@ -74,7 +74,7 @@ LossRun<KtoResult> run_kto(const oracle::KtoInput& input, const KtoLoss& options
   return run_loss<KtoResult>(loss, input.batch);
 }
 
-// `scale`: of sums that cancel; 0 asks for full relative accuracy.
+// `scale`: the size of sums that cancel; 0 requires full relative accuracy.
 template <class Run, class Truth>
 void expect_run_close(const Run& run, const Truth& truth, double scale) {
   const auto expect_close = [&](const std::string& what, double got, double want) {
@@ -91,8 +91,8 @@ void expect_pairs_close(const SequenceBatch& batch, const PreferenceLoss& option
   expect_run_close(run_pairs(batch, options), oracle::compute_preference(batch, options), scale);
 }
 
-// Margins that are exact in binary, so that the only question is the formula: e^−800 is below the smallest
-// number and e^800 above the largest one; before that every digit counts.
+// Margins are exact in binary, so that only the formula is tested: e^−800 underflows, e^800 overflows, and up
+// to there every digit counts.
 TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
   for (const PreferenceLossType loss : every_preference_loss()) {
     for (const double smoothing : {0.0, 0.25}) {
@@ -109,7 +109,7 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
           continue;
         }
         SCOPED_TRACE(std::string(name_of(loss)) + " at " + std::to_string(margin));
-        // The margin in the chosen answer, in the rejected one, and in the reference.
+        // Puts the margin into the chosen answer, the rejected one, and the reference.
         const SequenceBatch batches[] = {
             one_token_batch({-20000 + margin, -20000}, {-20000, -20000}),
             one_token_batch({-20000, -20000 - margin}, {-20000, -20000}),
@@ -119,8 +119,8 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
         for (const SequenceBatch& batch : batches) {
           const oracle::PreferenceTruth truth = oracle::compute_preference(batch, options);
           ASSERT_TRUE(std::isfinite(truth.loss) && std::isfinite(truth.d_logp[0]) && std::isfinite(truth.d_logp[1]));
-          // Smoothing mixes slopes of 1 and e^{−z}; so do the sums of nca_pair. Otherwise every digit counts,
-          // down to the smallest number.
+          // Smoothing mixes slopes of 1 and e^{−z}, and so do the sums of nca_pair. Otherwise every digit
+          // counts, down to the smallest number.
           const bool mixed = options.label_smoothing != 0 || loss == PreferenceLossType::kNcaPair;
           expect_run_close(run_pairs(batch, options), truth, mixed ? 1 : 1e-290);
         }
@@ -129,7 +129,7 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
   }
 }
 
-// An answer that a bias makes impossible: each loss has its limit.
+// If a bias makes an answer impossible, each loss takes its limit.
 TEST(PreferenceLossFunction, AnswersOfProbability0) {
   const auto of = [](PreferenceLossType loss, double smoothing, double chosen, double rejected) {
     PreferenceLoss options = options_of(loss);
@@ -153,8 +153,8 @@ TEST(PreferenceLossFunction, AnswersOfProbability0) {
 }
 
 TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
-  // With tau above 1, m e^{−z} grows without bound for negative z; it is held below e^700. With 2 it gets
-  // there at -1400.
+  // With tau above 1, m e^{−z} grows without bound for negative z, and is clamped below e^700. With tau = 2
+  // it reaches the clamp at -1400.
   for (const double tau : {1.0, 2.0, 100.0}) {
     for (const double margin : {-600.0, -699.0, -1399.0, -1401.0, -5000.0, 600.0, 699.0, 701.0, 5000.0}) {
       PreferenceLoss options = options_of(PreferenceLossType::kDiscopop);
@@ -165,7 +165,7 @@ TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
       EXPECT_TRUE(std::isfinite(run.result.loss)) << tau << " " << margin;
       EXPECT_TRUE(std::isfinite(run.d_logp[0])) << tau << " " << margin;
       expect_run_close(run, oracle::compute_preference(batch, options), 1e-290);
-      // A small step moves the loss by what the gradient says: not at all where the clamp holds it.
+      // A small step changes the loss by what the gradient says, and not at all where it is clamped.
       const SequenceBatch moved = one_token_batch({-20000 + margin + 0x1p-10, -20000}, {-20000, -20000});
       const double change = (run_pairs(moved, options).result.loss - run.result.loss) * 0x1p10;
       EXPECT_NEAR(change, run.d_logp[0], 1e-3 * std::abs(run.d_logp[0]) + 1e-12 * run.result.loss * 0x1p10) << margin;
@@ -227,14 +227,14 @@ TEST(PreferenceLossFunction, AotWithTiesAndUnsortedValues) {
   }
 }
 
-// One value that is not finite makes the loss of every formula say so.
+// One value that is not finite must make the loss of every formula NaN.
 TEST(PreferenceLossFunction, NaNReachesTheLoss) {
   for (const PreferenceLossType loss : every_preference_loss()) {
     for (const int64_t token : {0, 3}) {  // in a chosen answer, and in a rejected one
       SequenceBatch batch = one_token_batch({-1, -2, -3, -4}, {-1.5, -2.5, -2, -3});
       batch.logp[token] = kNaN;
       const auto run = run_pairs(batch, options_of(loss));
-      if (loss == PreferenceLossType::kSft && token == 3) continue;  // which reads no rejected answer
+      if (loss == PreferenceLossType::kSft && token == 3) continue;  // it reads no rejected answer
       EXPECT_TRUE(std::isnan(run.result.loss)) << name_of(loss) << ": " << run.result.loss;
     }
   }
@@ -254,7 +254,7 @@ TEST(KtoLossFunction, ExtremeRewardsKeepTheirDigits) {
   }
 }
 
-// A sequence that weighs nothing adds nothing, though its loss be infinite.
+// A sequence with weight 0 adds nothing, even if its loss is infinite.
 TEST(KtoLossFunction, OnlyWhatWeighsMayBeInfiniteOrNaN) {
   for (const KtoLossType loss : all_of<KtoLossType>()) {
     KtoLoss options;
@@ -268,7 +268,7 @@ TEST(KtoLossFunction, OnlyWhatWeighsMayBeInfiniteOrNaN) {
     EXPECT_TRUE(std::isfinite(run.result.loss)) << name_of(loss);
     EXPECT_EQ(run.d_logp[0], 0) << name_of(loss);
     EXPECT_TRUE(std::isfinite(run.d_logp[1])) << name_of(loss);
-    // A NaN in a sequence that counts is seen.
+    // A NaN in a sequence that counts is not hidden.
     input.batch.logp[1] = kNaN;
     EXPECT_TRUE(std::isnan(run_kto(input, options).result.loss)) << name_of(loss);
   }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels that round and widen, and those that fold rounded logits, on every instruction set of this CPU:
-// against what IEEE 754 says, and against their plain twins.
+// Compares the kernels that round, widen, and fold rounded logits, on every instruction set of this CPU, with
+// IEEE 754 and with their plain twins.
 #include <bit>
 
 #include "row_kernel_calls.h"
@@ -18,7 +18,7 @@ std::vector<uint16_t> rounded(const RowKernels& kernels, const std::vector<float
 }
 
 TEST_P(SimdTargets, RoundsToNearestEven) {
-  // Ties to even both ways, just beside the ties, overflow to infinity, denormals, signed zeros, infinities,
+  // Ties to even both ways, numbers next to ties, overflow to infinity, denormals, signed zeros, infinities,
   // NaN.
   const std::vector<uint32_t> bits = {0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x00000001,
                                       0x00008000, 0x00018000, 0x80000000, 0x00000000, 0x7F800000, 0xFF800000,
@@ -71,8 +71,8 @@ std::vector<uint16_t> rounded_to_half(const RowKernels& kernels, const std::vect
   return bits;
 }
 
-// Each half number, the middle to its next one, and the floats on both sides of both: every place where
-// rounding turns.
+// Each half number, the midpoint to the next one, and the floats on both sides of either: all places where
+// rounding changes.
 TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
   std::vector<float> values;
   std::vector<uint16_t> want;
@@ -82,7 +82,7 @@ TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
       want.push_back(static_cast<uint16_t>(sign | magnitude));
     }
   };
-  const auto value_of = [](uint32_t half) {  // of infinity: what would be the next number
+  const auto value_of = [](uint32_t half) {  // for infinity: the number that would come next
     return static_cast<float>(half < 0x400 ? std::ldexp(half, -24)
                                            : std::ldexp(1024 + (half & 1023), static_cast<int>(half >> 10) - 25));
   };
@@ -107,7 +107,7 @@ TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
   EXPECT_EQ(rounded_to_half(*GetParam(), values, true), rounded_to_half(plain_kernels(), values, true));
 }
 
-// One logit alone: its raw value comes back as a pick.
+// Folds one logit, and returns its raw value through a pick.
 template <class T>
 T rounded_logit(const RowKernels& kernels, DType round_to, T value, T bias) {
   FoldArgs<T> args;
@@ -157,7 +157,7 @@ void expect_rounded_logits(const RowKernels& simd) {
       if (half || sizeof(T) == 8) expect(std::nextafter(largest + last_half, T{0}), largest);
       expect(largest + last_half, static_cast<T>(kInf));
       expect(static_cast<T>(kInf), static_cast<T>(kInf));
-      // The bias belongs to the raw logit: it is added before the rounding.
+      // The bias is part of the raw logit: it is added before rounding.
       EXPECT_EQ(rounded_logit<T>(*kernels, type, 1, ulp * T{0.75}), 1 + ulp);
       EXPECT_TRUE(std::isnan(rounded_logit<T>(*kernels, type, static_cast<T>(kNan), 0)));
     }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls of row kernels on tiles in exactly sized memory, and how far two kernels may differ.
+// Calls of row kernels on tiles in memory of the exact size, and bounds on the difference of two kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace logitless::kernels {
 
-/// Names an instruction set in the list of tests, where an address must not stand.
+/// Prints an instruction set's name in the list of tests, instead of an address.
 inline void PrintTo(const RowKernels* kernels, std::ostream* out) { *out << kernels->name; }
 
 using logitless::testing::Flush;
@@ -30,7 +30,7 @@ using logitless::testing::guarded_memory;
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// An array whose last (or first) byte touches a page that nobody may touch.
+/// An array whose last (or first) byte is next to a protected page.
 template <class T>
 class Guarded {
  public:
@@ -46,7 +46,7 @@ class Guarded {
   size_t size_;
 };
 
-/// What one kernel call works on; a test names only what it varies.
+/// The operands of one kernel call. A test names only what it varies.
 template <class T>
 struct Tile {
   int64_t rows = 3;
@@ -59,12 +59,12 @@ struct Tile {
   bool argmax = false;
   bool cross = false;
   bool cross_weights = false;
-  bool row_weights = false;  // each row has weights of its own
+  bool row_weights = false;  // each row has its own weights
   bool masses = false;       // of segments
-  std::vector<T> logits;     // filled by seed() unless given
+  std::vector<T> logits;     // drawn by seed() if not given
 
   int64_t stride() const { return cols + padding; }
-  // The last row has no padding behind it: a kernel that reads there leaves the memory.
+  // The last row has no padding, so a kernel that reads there overruns the memory.
   size_t elements() const { return static_cast<size_t>((rows - 1) * stride() + cols); }
   void seed(unsigned seed) {
     std::mt19937 random(seed);
@@ -75,7 +75,7 @@ struct Tile {
   }
 };
 
-/// Counts up from `from` in steps, and begins anew after eleven.
+/// Counts up from `from` in steps, and starts again after eleven.
 template <class T>
 std::vector<T> sequence(int64_t count, double from, double step) {
   std::vector<T> out;
@@ -83,12 +83,12 @@ std::vector<T> sequence(int64_t count, double from, double step) {
   return out;
 }
 
-/// Picks of the rows of a tile whose first column is vocabulary entry 100: one that goes through all of its
-/// columns and those beside them, and in every second row two more, which may be the same.
+/// Picks for the rows of a tile whose first column is vocabulary entry 100. One pick goes through all columns
+/// and the ones next to them. Every second row has two more, which may be equal.
 struct TilePicks {
   explicit TilePicks(int64_t rows, int64_t cols) {
     for (int64_t r = 0; r < rows; ++r) {
-      // The kernel looks a row up by its number in the call.
+      // The kernel looks up a row by its number in the call.
       call_rows.push_back(rows - 1 - r);
       ids.push_back(99 + r % (cols + 2));
       if (r % 2 == 1) ids.insert(ids.end(), {100 + r * 7 % (cols + 1), 100 + r * 5 % (cols + 1)});
@@ -96,13 +96,13 @@ struct TilePicks {
       offsets.push_back(static_cast<int64_t>(ids.size()));
     }
   }
-  /// Returns the place of the first pick of row r of the tile.
+  /// Returns the index of the first pick of row r of the tile.
   size_t first_of(size_t r) const { return static_cast<size_t>(offsets[static_cast<size_t>(call_rows[r])]); }
 
   std::vector<int64_t> ids, call_rows, offsets = {0};
 };
 
-/// What a fold leaves; a pick that the tile does not hold is NaN.
+/// The results of a fold. A pick outside the tile is NaN.
 struct Folded {
   std::vector<RowStats> stats;
   std::vector<double> picked;
@@ -155,7 +155,7 @@ Folded fold(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush = F
   return {stats, picked.values(), masses.values(), largest.values()};
 }
 
-/// Counts the columns above threshold[row], on top of 5.
+/// Adds the number of columns above threshold[row] to 5.
 template <class T>
 std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<T>& threshold,
                                  Flush flush = Flush::kEnd) {
@@ -174,7 +174,7 @@ std::vector<int64_t> count_above(const TypedKernels<T>& kernels, const Tile<T>& 
   return counts.values();
 }
 
-/// Returns what the gradients of the rows `kept` of a tile are made of.
+/// Returns the coefficients for the gradients of the rows `kept` of a tile.
 template <class T>
 std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector<int32_t>& kept) {
   std::vector<RowGradient<T>> gradients;
@@ -192,11 +192,11 @@ std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector
   return gradients;
 }
 
-/// What a gradient kernel reads, each in exactly sized memory: every term is on.
+/// The inputs of a gradient kernel, each in memory of the exact size, with all terms enabled.
 template <class T>
 class GradientInputs {
  public:
-  /// The kernel gets a scratch of this many rows.
+  /// The kernel gets a scratch buffer of this many rows.
   GradientInputs(const Tile<T>& tile, const std::vector<int32_t>& kept, Flush flush, int64_t scratch_rows)
       : logits(tile.logits, flush),
         tile_(tile),
@@ -208,7 +208,7 @@ class GradientInputs {
         gradients_(row_gradients(tile, kept)),
         picks_(kept.size()) {
     for (size_t k = 0; k < kept.size(); ++k) {
-      // One column of the tile, one twice, and one that is not in it.
+      // A column of the tile, another one twice, and one outside it.
       const int64_t column = kept[k] % (tile.cols + 1), other = std::max<int64_t>(column, tile.cols - 1);
       picks_[k] = {{100 + column, T{3}}, {100 + other, T{-2}}, {100 + other, T{-2}}, {100 + tile.cols, T{5}}};
       if (column == other) picks_[k].erase(picks_[k].begin());
@@ -218,7 +218,7 @@ class GradientInputs {
     }
   }
 
-  /// Everything but where the gradients go.
+  /// Returns all arguments except the output.
   template <class Gradient>
   GradientArgs<T, Gradient> args() const {
     GradientArgs<T, Gradient> out;
@@ -255,15 +255,15 @@ class GradientInputs {
   std::vector<std::vector<PickGradient<T>>> picks_;
 };
 
-/// Where gradients in bfloat16 stand, and of how many terms they are.
+/// The form of bfloat16 gradients: the number of terms, and whether they have their own buffer.
 struct NarrowForm {
   int terms = 1;
   bool apart = false;
   Residuals residuals = {};  // of [kept] and [cols]
 };
 
-/// Makes gradients in bfloat16 with every term on, of the rows `kept` of the tile. Returns the terms one
-/// after the other, each [kept, cols].
+/// Computes bfloat16 gradients of the rows `kept` of the tile, with all terms enabled. Returns the terms one
+/// after another, each [kept, cols].
 inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bfloat16>& kernels,
                                              const Tile<float>& tile, const std::vector<int32_t>& kept, Flush flush,
                                              NarrowForm form) {
@@ -271,7 +271,7 @@ inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bf
   const Guarded<float> memory(tile.logits, flush);
   auto args = inputs.args<bfloat16>();
   args.out = reinterpret_cast<bfloat16*>(form.apart ? memory.data() : inputs.logits.data());
-  // In place a row of both terms takes the place of a row of logits.
+  // In place, a row of both terms replaces a row of logits.
   args.out_stride = 2 * tile.stride();
   args.low = form.terms == 2 ? args.out + tile.cols : nullptr;
   args.residuals = form.residuals;
@@ -287,7 +287,7 @@ inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bf
   return out;
 }
 
-/// Makes gradients with every term on, of the rows `kept` of the tile.
+/// Computes gradients of the rows `kept` of the tile, with all terms enabled.
 template <class T>
 std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, const std::vector<int32_t>& kept,
                         Flush flush = Flush::kEnd, bool apart = false) {
@@ -302,7 +302,7 @@ std::vector<T> gradient(const TypedKernels<T>& kernels, const Tile<T>& tile, con
   return out.values();
 }
 
-/// Expects |got − want| within `relative` of want, and NaN and infinities alike.
+/// Expects |got − want| within `relative` of want, and the same NaN or infinity.
 inline void expect_close(double got, double want, double relative, const char* what) {
   if (std::isnan(want)) {
     EXPECT_TRUE(std::isnan(got)) << what << " is " << got << ", not NaN";
@@ -317,9 +317,9 @@ template <class T>
 void expect_same_stats(const Folded& all_got, const Folded& all_want, const Tile<T>& tile) {
   const std::vector<RowStats>&got = all_got.stats, &want = all_want.stats;
   const double eps = std::numeric_limits<T>::epsilon();
-  // Both sides round u = (c − max) / t once or twice, and exp carries |u| eps of it; tanh differs by 4 ulp,
-  // which a softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums add (cols + 8)
-  // eps as the contract says.
+  // Both sides round u = (c − max) / t once or twice, which exp turns into a relative error of |u| eps; tanh
+  // differs by 4 ulp, which a softcap scales up to its size. |u| is at most a few dozen on these inputs. Sums
+  // add (cols + 8) eps, as in the contract.
   const double term = eps * (64 + 16 * static_cast<double>(tile.softcap));
   const double sum = term + eps * static_cast<double>(tile.cols + 8);
   for (size_t r = 0; r < want.size(); ++r) {
@@ -341,13 +341,13 @@ void expect_same_gradient(const std::vector<T>& got, const std::vector<T>& want,
   double scale = 0;
   for (const T x : want) scale = std::max(scale, std::abs(static_cast<double>(x)));
   for (size_t i = 0; i < want.size(); ++i) {
-    // As above; the terms of one element may cancel, so the bound is relative to the largest of the tile.
+    // As above. The terms of an element may cancel, so the bound is relative to the tile's largest element.
     EXPECT_TRUE(std::abs(static_cast<double>(got[i]) - want[i]) <= eps * (64 + 16 * softcap) * scale)
         << i << ": " << got[i] << ", not " << want[i];
   }
 }
 
-/// Tests of every instruction set of this CPU. rows_test.cc instantiates them for all files.
+/// Runs a test for every instruction set of this CPU. rows_test.cc instantiates them for all files.
 class SimdTargets : public ::testing::TestWithParam<const RowKernels*> {};
 
 }  // namespace logitless::kernels

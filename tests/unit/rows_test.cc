@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every vectorised row kernel against its plain twin, on every instruction set of this CPU, in exactly sized
-// memory.
+// Compares every vectorised row kernel with its plain twin, on every instruction set of this CPU, in memory
+// of the exact size.
 #include <hwy/highway.h>
 
 #include "logitless/context.h"
@@ -41,7 +41,7 @@ void compare_all_options(const RowKernels& simd) {
 TEST_P(SimdTargets, MatchesThePlainKernelsInFloat32) { compare_all_options<float>(*GetParam()); }
 TEST_P(SimdTargets, MatchesThePlainKernelsInFloat64) { compare_all_options<double>(*GetParam()); }
 
-// The masses of segments, beside which the statistics keep their bits.
+// Compares the masses of segments. Computing them must not change the statistics.
 template <class T>
 void compare_masses(const RowKernels& simd) {
   unsigned seed = 500;
@@ -71,7 +71,7 @@ void compare_masses(const RowKernels& simd) {
           if (is_number)
             expect_close(static_cast<double>(got.masses[k]), static_cast<double>(want.masses[k]), 1e-4, "mass");
         }
-        // Of a row without a special value they make up the sum of its exponentials.
+        // In a row without a special value they add up to the sum of its exponentials.
         double sum = 0;
         for (size_t k = 0; k < segments; ++k) sum += static_cast<double>(got.masses[k]);
         expect_close(sum, 1 + got.stats[0].rest, 1e-4, "sum");
@@ -85,7 +85,7 @@ TEST_P(SimdTargets, MassesOfSegments) {
   compare_masses<double>(*GetParam());
 }
 
-// The vector's every lane, and the scalar tail behind it, must see what is special.
+// Plants special values in every lane and in the scalar tail.
 template <class T>
 void plant_special_values(const RowKernels& kernels) {
   for (const double special : {kNan, kInf, -kInf}) {
@@ -148,7 +148,8 @@ TEST_P(SimdTargets, NoColumnsChangeNothing) {
   }
 }
 
-// exp(x), x in [-87, 0], within 2 ulp: read off the gradient kernel, which computes −p · softmax_scale.
+// exp(x) is within 2 ulp for x in [-87, 0]; its values come from the gradient kernel, which computes −p ·
+// softmax_scale.
 TEST_P(SimdTargets, ExponentialWithinTwoUlp) {
   constexpr int64_t kCount = 1 << 18;
   std::vector<float> x(kCount), scratch(kCount);
@@ -195,7 +196,8 @@ TEST_P(SimdTargets, ColumnSumsAndAdditions) {
   }
 }
 
-// Above what fold() of the same kernels has picked first; rows whose pick is not in the tile have NaN there.
+// Counts the logits above the first pick of fold() by the same kernels. Rows whose pick is outside the tile
+// have NaN.
 template <class T>
 std::vector<int64_t> count_above_pick(const TypedKernels<T>& kernels, const Tile<T>& tile, Flush flush) {
   const TilePicks picks(tile.rows, tile.cols);
@@ -234,7 +236,7 @@ TEST_P(SimdTargets, CountsLikeThePlainKernels) {
   compare_counts<double>(*GetParam());
 }
 
-// Every lane, and the scalar tail behind the vectors, counts what is larger and nothing else.
+// Every lane and the scalar tail must count exactly the larger logits.
 template <class T>
 void count_one_by_one(const TypedKernels<T>& kernels) {
   for (const T softcap : {T{0}, T{5}}) {
@@ -279,7 +281,7 @@ TEST_P(SimdTargets, GradientsApartFromTheLogits) {
   }
 }
 
-// In bfloat16 a gradient is the float32 one, rounded once; the second term is what that has left, rounded.
+// A bfloat16 gradient is the float32 gradient rounded once; the second term is the rounded residual.
 void rounds_gradients_once(const RowKernels& kernels, const Tile<float>& tile, NarrowForm form) {
   for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
     const std::vector<int32_t> kept = {0, 2};
@@ -303,7 +305,7 @@ void rounds_gradients_once(const RowKernels& kernels, const Tile<float>& tile, N
   }
 }
 
-// What rounding leaves of the gradients is summed along both edges; the gradients stay as they are.
+// Rounding residuals of the gradients are summed per row and per column. The gradients do not change.
 void sums_what_is_left(const RowKernels& kernels, const Tile<float>& tile) {
   const std::vector<int32_t> kept = {0, 2};
   const auto cols = static_cast<size_t>(tile.cols);
@@ -328,14 +330,14 @@ void sums_what_is_left(const RowKernels& kernels, const Tile<float>& tile) {
       size = std::max(size, std::abs(d));
     }
   }
-  // The gradient that a pick replaces is no larger than the others, and comes and goes.
+  // The gradient that a pick replaces is no larger than the others; it is added and subtracted again.
   const double bound = 0x1p-22 * 0x1p-8 * size * static_cast<double>(tile.cols + 4);
   for (size_t k = 0; k < kept.size(); ++k) EXPECT_NEAR(rows.data()[k], of_rows[k], bound) << "row " << k;
   for (size_t v = 0; v < cols; ++v) EXPECT_NEAR(columns.data()[v], of_columns[v], bound) << "column " << v;
   for (size_t v = 0; v < cols; ++v) EXPECT_NEAR(sizes.data()[v], of_sizes[v], 0x1p-20 * size) << "size " << v;
 }
 
-// Calls use(kernels, tile, option) with tiles of every shape, for each of so many options.
+// Calls use(kernels, tile, option) with tiles of every shape, for each option in [0, options).
 template <class Use>
 void for_each_narrow_tile(const RowKernels& target, int options, const Use& use) {
   for (const RowKernels* kernels : {&target, &plain_kernels()}) {
@@ -426,8 +428,8 @@ INSTANTIATE_TEST_SUITE_P(AllTargets, SimdTargets, ::testing::ValuesIn(simd_kerne
                          [](const auto& info) { return std::string(info.param->name); });
 
 TEST(Dispatch, ReachesTheBestTargetOfThisCpu) {
-  // Lower bits are better targets; the scalar one is what remains when nothing else is there. Highway leaves
-  // AVX3_DL out of what it compiles unless it is asked.
+  // Lower bits are better targets; the scalar target is the fallback. Highway does not compile AVX3_DL by
+  // default.
   const int64_t left_out = HWY_DISABLED_TARGETS | HWY_AVX3_DL;
   const int64_t supported = hwy::SupportedTargets() & ~left_out;
   const int64_t best = supported & -supported;
@@ -443,7 +445,7 @@ TEST(Dispatch, AContextRunsTheTargetThatItNames) {
     ContextOptions options;
     options.simd_target = name;
     EXPECT_EQ(Context(options).simd_target(), name);
-    // Two names that share a kernel would be one target under two names.
+    // If two names shared a kernel, they would be the same target.
     functions.push_back(reinterpret_cast<const void*>(find_kernels(name)->f32.fold));
   }
   std::sort(functions.begin(), functions.end());

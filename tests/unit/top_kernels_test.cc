@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels of the largest logits against a sort, on every instruction set of this CPU, in exactly sized
-// memory.
+// Compares the kernels for the largest logits with a sort, on every instruction set of this CPU, in memory of
+// the exact size.
 #include "kernels/top_kernels.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace logitless::kernels {
 namespace top_kernels_test {
 
-// So many columns of a row, of which one call gets those of a part.
+// A row, and how many of its largest logits are wanted.
 template <class T>
 struct Row {
   std::vector<T> capped;
@@ -36,7 +36,7 @@ std::vector<TopEntry> truth(const Row<T>& row, int64_t first_column) {
   return out;
 }
 
-// Hands the kernel parts of the row that end at `cuts`, in this order or from the last to the first.
+// Passes the parts of the row that end at `cuts` to the kernel, in order or in reverse.
 template <class T>
 std::vector<TopEntry> run(const TypedKernels<T>& kernels, const Row<T>& row, int64_t first_column,
                           std::vector<size_t> cuts, bool backwards, Flush flush) {
@@ -103,7 +103,7 @@ void compare(const TypedKernels<T>& kernels) {
   }
 }
 
-// The vector's every lane, and the scalar tail behind it, must see what is special.
+// Plants special values in every lane and in the scalar tail.
 template <class T>
 void plant_special_values(const TypedKernels<T>& kernels) {
   for (const double special : {kNan, kInf, -kInf, 100.0}) {
@@ -130,7 +130,7 @@ TEST_P(TopKernelTargets, SeeASpecialLogitInEveryColumn) {
   plant_special_values(GetParam()->f64);
 }
 
-// A pick that fold() has looked up.
+// Compares with a pick of fold().
 template <class T>
 void compare_capped(const RowKernels& kernels) {
   for (const T softcap : {T{0}, T{5}}) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels that unpack rows against their plain twins, to the bit, on every instruction set of this CPU,
-// in exactly sized memory.
+// Compares all bits of the kernels that unpack rows with their plain twins, on every instruction set of this
+// CPU, in memory of the exact size.
 #include <bit>
 #include <cstddef>
 
@@ -13,7 +13,7 @@ namespace unpack_rows_test {
 
 constexpr Packing kBlockPackings[] = {Packing::kQ4_0, Packing::kQ8_0, Packing::kQ4K, Packing::kQ5K, Packing::kQ6K};
 
-// A packing, and the group where it has groups.
+// A packing, and its group size if it has groups.
 struct Form {
   Packing packing = Packing::kInt8;
   int64_t group = 0;
@@ -32,7 +32,7 @@ std::vector<Form> all_forms() {
   return out;
 }
 
-// Where the float16 numbers of a block stand.
+// Returns the offsets of a block's float16 numbers.
 std::vector<size_t> places_of_halves(Packing packing) {
   if (packing == Packing::kQ6K) return {offsetof(Q6_KBlock, d)};
   if (packing == Packing::kQ4K || packing == Packing::kQ5K) return {0, 2};
@@ -40,7 +40,7 @@ std::vector<size_t> places_of_halves(Packing packing) {
   return {0};
 }
 
-// A row of any bits.
+// A row of random bits.
 struct Row {
   Form form;
   std::vector<uint8_t> bytes;
@@ -59,7 +59,7 @@ struct Row {
     at[0] = static_cast<uint8_t>(half);
     at[1] = static_cast<uint8_t>(half >> 8);
   }
-  // Lets the scales of blocks be those of a head.
+  // Sets the blocks' scales to the size of a head's.
   void set_usual_halves() {
     const int64_t bytes_of_block = block_of(form.packing).bytes;
     const auto blocks = static_cast<int64_t>(bytes.size()) / bytes_of_block;
@@ -76,7 +76,7 @@ std::vector<float> unpack(const UnpackKernels& kernels, const Row& row, int64_t 
   return out;
 }
 
-// As above, where memory ends at the blocks and scales that the range needs, and at the numbers.
+// Unpacks as above, in memory that ends with the blocks and scales of the range, and with the numbers.
 std::vector<float> unpack_guarded(const UnpackKernels& kernels, const Row& row, int64_t first, int64_t count,
                                   Flush flush) {
   const auto part = [&]<class T>(const std::vector<T>& all, int64_t numbers, int64_t elements) {
@@ -94,7 +94,7 @@ std::vector<float> unpack_guarded(const UnpackKernels& kernels, const Row& row, 
   return to.values();
 }
 
-// Expects equal bits; one NaN is as good as another.
+// Expects equal bits; any two NaN are equal.
 void expect_same_bits(const float* got, const float* want, size_t count) {
   if (std::memcmp(got, want, count * sizeof(float)) == 0) return;
   for (size_t i = 0; i < count; ++i) {
@@ -146,7 +146,7 @@ TEST_P(SimdTargets, UnpackRowsAtOddAddresses) {
   }
 }
 
-// Every float16 as each scale of a block, beside any others.
+// Puts every float16 into each scale of a block, with random other bits.
 TEST_P(SimdTargets, UnpackBlocksOfEveryScale) {
   const UnpackKernels& kernels = GetParam()->unpack;
   constexpr int64_t kBlocks = 512;
@@ -165,7 +165,7 @@ TEST_P(SimdTargets, UnpackBlocksOfEveryScale) {
   }
 }
 
-// Every 8 bits of scales of Q4_K, Q5_K and Q6_K, and of quants, in every place.
+// Puts every byte into every position of the scales of Q4_K, Q5_K and Q6_K, and of the quants.
 TEST_P(SimdTargets, UnpackEveryByteInEveryPlace) {
   const UnpackKernels& kernels = GetParam()->unpack;
   for (const Packing packing : kBlockPackings) {
@@ -235,7 +235,7 @@ TEST_P(SimdTargets, UnpackNothing) {
   }
 }
 
-// What a packing means, on blocks whose numbers can be read off.
+// Checks the meaning of each packing, on blocks whose numbers are known.
 TEST(Unpack, KnownBlocks) {
   Row q4_0({Packing::kQ4_0, 0}, 32, 1);
   q4_0.set_half(0, 0, 0x4000);  // 2

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// All logits are 0, so that the loss is log V and d_bias is (softmax - one hot) / N.
+// All logits are 0, so the loss is log V and d_bias is (softmax - one hot) / N.
 #include <logitless/logitless.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ int main() {
   try {
     logitless::Context({.threads = -1});
     return 1;
-  } catch (const logitless::InvalidInput&) {  // its type info crosses the library's border
+  } catch (const logitless::InvalidInput&) {  // needs the exception's type info across the library's border
   }
   return right && same_version ? 0 : 1;
 }

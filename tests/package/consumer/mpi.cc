@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The ranks of MPI share a head: each has its own vocabulary entries of it, and all have the loss of the
-// whole.
+// MPI ranks share a head: each has its own vocabulary entries, and all get the loss of the whole vocabulary.
 #include <vector>
 
 // [head]
 #include <logitless/logitless.h>
 #include <logitless/mpi.h>
 
-// Everything is as without ranks, but for the head: `entries` [V, H] are this rank's, of any number.
+// Everything is as without ranks, except the head: `entries` [V, H] are this rank's rows; V may differ
+// between ranks.
 double loss_of_ranks(MPI_Comm communicator, const logitless::ConstTensor& hidden, const logitless::ConstTensor& entries,
                      const logitless::ConstTensor& targets, const logitless::Gradients& gradients) {
   logitless::MpiCommunicator ranks(communicator);

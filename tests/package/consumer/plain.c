@@ -1,5 +1,5 @@
 /* Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 */
-/* The same loss from C. docs/c.md quotes what is between [program] and [/program]. */
+/* The same loss from C. docs/c.md quotes the code between [program] and [/program]. */
 // [program]
 #include <logitless/c_api.h>
 #include <math.h>
