@@ -132,7 +132,7 @@ def test_threads_share_a_context():
         (dict(logits=np.zeros((N, V), np.float32)), TypeError, "no argument 'hidden' with the other arguments given"),
         (dict(temperature="hot"), TypeError, "temperature = 'hot': it must be a float"),
         (dict(shift=0.5), TypeError, "shift = 0.5: it must be an int"),
-        (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: no float"),
+        (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: it is too large for a float"),
         (dict(ignore_index=2**63), ValueError, "ignore_index = 9223372036854775808: it must be from -92"),
         (dict(want_entropy=1), TypeError, "want_entropy = 1: it must be a bool"),
         (dict(temperature=0.0), ValueError, "temperature = 0"),

@@ -136,7 +136,7 @@ def test_a_model_that_logitless_transformers_has_patched(tmp_path, monkeypatch):
     from logitless import transformers as of_models
 
     model = of_models.patch(model_of("llama"))
-    with pytest.warns(UserWarning, match=r"logitless.trl.patch\(trainer\) fuses its loss"):
+    with pytest.warns(UserWarning, match=r"use logitless.trl.patch\(trainer\) to fuse its loss"):
         trainer = trainer_of("sft", model, tmp_path, max_steps=2)
     patch(trainer)
     no_head_of_trls(monkeypatch)
