@@ -134,10 +134,11 @@ void run(const Options& options) {
   std::vector<double> peaks(static_cast<size_t>(size));
   MPI_Gather(&peak, 1, MPI_DOUBLE, peaks.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   if (rank != 0) return;
-  std::printf("%s over %lld ranks of %d threads, %s: median %.3f s (%.3f to %.3f), %.1f bytes per token sent by a rank, ",
-              options.split.c_str(), static_cast<long long>(size), options.threads, options.dtype.c_str(),
-              seconds[seconds.size() / 2], seconds.front(), seconds.back(),
-              static_cast<double>(ranks.sent) / static_cast<double>(tokens));
+  std::printf(
+      "%s over %lld ranks of %d threads, %s: median %.3f s (%.3f to %.3f), %.1f bytes per token sent by a rank, ",
+      options.split.c_str(), static_cast<long long>(size), options.threads, options.dtype.c_str(),
+      seconds[seconds.size() / 2], seconds.front(), seconds.back(),
+      static_cast<double>(ranks.sent) / static_cast<double>(tokens));
   std::printf("MiB at most");
   for (const double one : peaks) std::printf(" %.0f", one);
   std::printf("; %s\n", plan.c_str());
