@@ -13,8 +13,6 @@
 #include "core/arena.h"
 #include "fold/call_partials.h"
 #include "fold/segment_masses.h"
-#include "gemm/gemm.h"
-#include "source/source.h"
 #include "stats/columns.h"
 #include "stats/tile_kernels.h"
 
@@ -32,15 +30,12 @@ struct FoldPart {
   stats::Columns* columns = nullptr;
 };
 
-/// Inputs of the folds of a call. Pointers may be null: a caller's logits have no source, and kernels are not
-/// needed to measure memory.
+/// Inputs of the folds of a call. Pointers may be null: kernels are not needed to measure memory.
 template <class Types>
 struct FoldInputs {
   const problem::TokenProblem& problem;
   const stats::TileKernels<Types>* tiles = nullptr;
-  const source::Source* source = nullptr;
-  const gemm::Backend* gemm = nullptr;  // for folds that compute products
-  const CallMasses* masses = nullptr;   // filled while folding, if sampled gradients follow; else null
+  const CallMasses* masses = nullptr;  // filled while folding, if sampled gradients follow; else null
 };
 
 /// Sizes for the folds' scratch.

@@ -54,8 +54,7 @@ class TileSchedule final : public SliceSchedule {
       if (way.masses()) masses_ = way.masses();
     });
     mark_ = arena_.mark();
-    folds_.emplace(fold::FoldInputs<Types>{pass_.problem, pass_.tiles ? &*pass_.tiles : nullptr, &pass_.source,
-                                           run_.gemm, masses_});
+    folds_.emplace(fold::FoldInputs<Types>{pass_.problem, pass_.tiles ? &*pass_.tiles : nullptr, masses_});
   }
 
   /// Takes the memory of every step of the run.
