@@ -41,9 +41,9 @@ struct ContextOptions {
   /// Threads of the OpenMP team; 0: omp_get_max_threads() at each call. Results have the same bits for every
   /// value.
   int threads = 0;
-  /// The upper bound of a call's workspace (Plan::workspace_bytes). Per-token vectors (below 220 bytes per
-  /// token, plus 40 per id of its set) and the BLAS's packing buffers are not included. With a small budget
-  /// fewer threads work.
+  /// The upper bound of a call's workspace (Plan::workspace_bytes). Per-token vectors and the BLAS's packing
+  /// buffers are not included (docs/memory.md, "What is not counted"). With a small budget fewer threads
+  /// work.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h); null: from the heap. It must outlive the calls of all
   /// contexts that name it.

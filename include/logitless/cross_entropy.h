@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cross-entropy of an LM head, fused: no call stores the [N, V] logits.
+/// Cross-entropy of an LM head, fused: a call stores no more of the [N, V] logits than fit in its workspace.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Distillation from a teacher's full distribution: two models over one vocabulary, fused. The logits that
-/// student and teacher heads produce are not stored, and the teacher gets no gradients.
+/// Distillation from a teacher's full distribution: two models over one vocabulary, fused. A call stores no
+/// more of the two heads' logits than fit in its workspace, and the teacher gets no gradients.
 /// docs/losses-distillation.md has the formulas.
 #pragma once
 
@@ -64,8 +64,9 @@ struct DistillationResult {
 ///     loss_i = divergence_weight · (T_i², if temperature_squared) · divergence(s_i, t_i)
 ///              + hard_weight · (−log softmax(c_i / hard_temperature)_y)
 ///
-/// where c are the student's capped logits and T_i is the student's temperature. The result is the mean or
-/// the sum of loss_i; loss_scale multiplies loss and gradients. Only the student has gradients.
+/// where c are the student's capped logits and T_i is the student's temperature. `reduction` says whether the
+/// mean, the sum or each loss_i is returned; loss_scale multiplies loss and gradients. Only the student has
+/// gradients.
 ///
 /// Student and teacher must have the same vocabulary size; if not, the InvalidInput names both. A first pass
 /// over the logits computes the statistics of both heads, a second one the divergence: plan one pass stores
@@ -78,8 +79,8 @@ struct LOGITLESS_API Distillation {
   /// whose width, types, bias and softcap are its own, or finished logits. Row i of the teacher belongs to
   /// row i of the student; the layout in sequences may differ. Finished logits may have another type, but
   /// float64 does not mix with the other types. With a vocabulary cut among ranks, these are the columns of
-  /// the rank's slice. The student's own head may be passed here too; it is not copied, and costs one more
-  /// product.
+  /// the rank's slice. The student's own head may be passed here too; it is not copied, but its product
+  /// with the teacher's hidden states is a product of its own.
   Logits teacher = {};
   /// [N] or [B, T], int32 or int64: which rows are active, and the labels of the hard cross-entropy. Absent:
   /// all rows are active.

@@ -26,7 +26,7 @@ struct Environment {
   std::vector<std::string> gemm_backends;  ///< of this build on this CPU, best first
   std::string gemm_float32;                ///< library that multiplies float32, e.g. "oneDNN 2.6.3 (AVX-512)"
   std::string gemm_bf16;                   ///< library that multiplies bfloat16 natively; empty: widened to float32
-  std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128\"
+  std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
   std::string blas_core;                   ///< core whose kernels the BLAS runs, e.g. "Zen"
   std::string blas_threading;              ///< "openmp", "pthreads" or "sequential"
   int blas_max_threads = 0;                ///< threads that the BLAS was compiled for, the largest possible team
@@ -36,7 +36,7 @@ struct Environment {
 /// Queries the machine, the BLAS and the context. `logitless info` prints the result.
 LOGITLESS_API Environment describe_environment(const Context& context);
 
-/// Returns the version of the library at run time, e.g. "0.1.0"; LOGITLESS_VERSION_STRING is the version of
+/// Returns the version of the library at run time, e.g. "0.3.0"; LOGITLESS_VERSION_STRING is the version of
 /// the headers.
 LOGITLESS_API const char* version();
 

@@ -41,9 +41,11 @@ struct BackwardOptions {
   /// gradient (Frobenius norms; d_bias is not included). In [0, 1); 0 gives exact gradients. θ is derived
   /// from it. With a cut vocabulary or a LoRA on the head, set `theta` instead.
   double noise = 0.01;
-  /// kSampled: θ itself, in place of `noise`; positive, or 0 to use `noise`. Its unit is the mean, over the
-  /// rows with a gradient, of the factor that scales a row's distribution: |∂L/∂logp| for a cross-entropy;
-  /// with `cross` or a divergence, the sum of the absolute factors.
+  /// kSampled: sets θ in place of `noise`; positive, or 0 to use `noise`. A segment is drawn with probability
+  /// min(1, Σ |∂L/∂logit| / (theta · mean_i f_i)): the sum (for some divergences an upper bound of it) is
+  /// over its entries, and the mean over the rows with a gradient. f_i is the factor that scales row i's
+  /// distribution: |∂L/∂logp_i| for a plain cross-entropy; with `cross` or a divergence, the sum of the
+  /// absolute factors.
   double theta = 0;
   double tolerance = 1e-3;  ///< kCertified: the probability that a row may drop, in [0, 1)
   /// kSampled: the same seed draws the same segments, for every number of threads, given the same cut of the

@@ -22,8 +22,8 @@ namespace logitless {
 ///     no offsets      ids is [N, K]; row r has the first counts[r] of its K entries, or all K without counts
 ///
 /// An id outside [0, V) is an error that names row, entry and value; entries after a row's count are not
-/// read. A row may list an id more than once; each entry then has its own value. A row without entries takes
-/// no part: its states are not read, and it costs nothing.
+/// read. A row may list an id more than once; each entry then has its own value. A row without entries is
+/// ignored: its states are not read, and it costs nothing.
 struct IdSets {
   ConstTensor ids;                   ///< [E] or [N, K], of any strides
   std::span<const int64_t> offsets;  ///< [N + 1], from 0 to E, non-decreasing; empty: ids is [N, K]
@@ -79,8 +79,8 @@ struct IdLogpsResult {
 ///     dL/da_iv = Σ_{e of v} γ_e − p_iv Σ_{e of row i} γ_e       kSet: 0 where v is not in the set
 ///
 /// Under kSet, d_hidden is summed in the order of the ids, and d_weight and d_bias in the order of the rows,
-/// 16 at a time: neither the number of threads nor the budget changes their bits. run() has no loss,
-/// so it computes no gradients.
+/// 16 at a time: neither the number of threads nor the budget changes their bits. The task has no
+/// loss: run() refuses gradients.
 struct LOGITLESS_API IdLogps {
   using Result = IdLogpsResult;                               ///< result type of the verbs
   static constexpr const char* kName = "id_logps";            ///< on every surface

@@ -19,7 +19,7 @@ namespace logitless {
 struct LoraAdapter {
   ConstTensor a = {};       ///< [r, H]
   ConstTensor b = {};       ///< [V, r]; with LmHead::vocab_ids, one row per entry of the weight
-  double scale = 1;         ///< s, often alpha / r; finite; 1 with states
+  double scale = 1;         ///< often alpha / r; finite; must be 1 if `states` is given
   ConstTensor states = {};  ///< [N, r]: adds states_i · b_v instead
 
   /// Returns whether there is an adapter.
@@ -35,7 +35,7 @@ struct LmHead {
   ConstTensor weight = {};
   std::optional<Packing> packing = {};  ///< format of a packed weight
   ConstTensor scales = {};              ///< kInt8, kNf4: float32, [V, H / group]
-  /// kInt8, kNf4: numbers of a row that share a scale, a divisor of H, even for kNf4; 0: all.
+  /// kInt8, kNf4: numbers of a row that share a scale, a divisor of H (for kNf4 an even number); 0: all.
   int64_t group = 0;
   /// [V], optional. A -inf entry masks its vocabulary entry (but not with a softcap, which bounds logits from
   /// below).
@@ -56,8 +56,9 @@ struct LmHead {
   int64_t vocab_size() const { return vocab_ids.empty() ? stored_entries() : static_cast<int64_t>(vocab_ids.size()); }
 };
 
-/// The final raw logits of N tokens: either hidden states and a head, whose logits are not stored, or
-/// finished logits in the caller's memory. A teacher or a reference is another Logits.
+/// The logits of N tokens: either hidden states and a head, whose logits are computed tile by tile within
+/// ContextOptions::workspace_bytes, or finished logits in the caller's memory. A teacher or a reference is
+/// another Logits.
 struct Logits {
   /// [N, H], one row per token of a single sequence, or [B, T, H], where row b * T + t is token t of sequence
   /// b. The last axis is contiguous; other strides are free, so a slice such as hidden[:, :-1] or the
@@ -68,9 +69,9 @@ struct Logits {
   /// offsets[1] <= ... <= offsets.back() = N. Sequence s has the rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets = {};
   /// Finished logits in place of hidden and head: [N, V] or [B, T, V], with rows as in `hidden`. They are
-  /// final raw logits: no bias and no softcap is applied, Gradients::d_logits is their only gradient, and
-  /// they cannot be cut among vocabulary ranks. float32, bfloat16 and float16 are computed in float32,
-  /// float64 in float64.
+  /// capped logits: you have applied bias and softcap; the task's temperature still applies.
+  /// Gradients::d_logits is their only gradient, and they cannot be cut among vocabulary ranks. float32,
+  /// bfloat16 and float16 are computed in float32, float64 in float64.
   ConstTensor finished = {};
 
   /// Logits from hidden states and a head.

@@ -32,8 +32,9 @@ enum class PlanKind {
 template <>
 inline constexpr std::array kNamesOf<PlanKind> = {"auto", "forward_only", "one_pass", "two_pass", "expected_row"};
 
-/// A plan depends only on shapes, requests and the workspace budget. Only `threads`, `tiles_alive` and the
-/// sizes in bytes depend on the number of threads; the bits of all results do not.
+/// A plan does not depend on the number of threads, except for `threads`, `tiles_alive` and the sizes in
+/// bytes. It follows from shapes, types, active rows, requested outputs, ContextOptions, and the CPU's
+/// kernels and backends.
 struct LOGITLESS_API Plan {
   PlanKind kind = PlanKind::kForwardOnly;  ///< the plan that runs; never kAuto
   int64_t tokens = 0;                      ///< N, including ignored rows
@@ -55,8 +56,8 @@ struct LOGITLESS_API Plan {
   int threads = 1;                         ///< threads that work, at most one per tile in memory
   int tiles_alive = 1;                     ///< logits tiles in memory at once
   /// The most memory that the call allocates for tiles, widened tiles, gathered rows, accumulators and
-  /// partial statistics. Per-token vectors (statistics, row lists) are not included: below 220 bytes per
-  /// token, plus 40 per id of a token's set, plus one byte per tile.
+  /// partial statistics. Per-token vectors and a few others are not included (docs/memory.md, "What is not
+  /// counted").
   size_t workspace_bytes = 0;
   /// The part of workspace_bytes that stores a pass's hidden states in the backend's packed format; 0 if the
   /// backend reads them as they are, or if they do not fit in the budget.

@@ -19,7 +19,8 @@
 
 namespace logitless {
 
-/// The per-token loss and its normaliser (docs/losses-policy.md, "Loss per token" and "Aggregation").
+/// The per-token loss and its default aggregation (docs/losses-policy.md, "Loss per token" and
+/// "Aggregation").
 enum class PolicyLossType {
   kGrpo,
   kBnpo,
@@ -141,8 +142,8 @@ struct PolicyMetrics {
 
 /// The loss, and per-token values.
 struct PolicyResult {
-  double loss = 0;  ///< after normaliser and loss_scale
-  /// [N], ℓ_i before normaliser and loss_scale; 0 for ignored tokens.
+  double loss = 0;  ///< after aggregation and loss_scale
+  /// [N], ℓ_i before aggregation and loss_scale; 0 for ignored tokens.
   std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], 0 for ignored tokens
   PolicyMetrics metrics;                ///< over the active tokens
@@ -153,12 +154,16 @@ struct PolicyResult {
 /// an error (docs/losses-policy.md, "Limits"), except for the parameters of sapo, vespo, dro, topr and the
 /// covariances.
 ///
-/// [N] vectors may also be [B, T]. All except chosen_ids are float32, float64, bfloat16 or float16, and
-/// contiguous. Entries of tokens whose mask is 0 are never read. The logits define the sequences.
+/// [N] vectors may also be [B, T]. The log-probabilities, advantages and scores are contiguous, in float32,
+/// float64, bfloat16 or float16, independent of the type of the hidden states. The logits define the
+/// sequences: [B, T, H] has B, Logits::offsets has one per interval, and [N, H] without offsets is one
+/// sequence. Only the mask ignores tokens; entries of ignored tokens are never read.
 struct LOGITLESS_API PolicyLoss {
   using Result = PolicyResult;                         ///< result type of the verbs
   static constexpr const char* kName = "policy_loss";  ///< on every surface
-  ConstTensor chosen_ids = {};      ///< [N] or [B, T]: the token id sampled at each position of hidden
+  /// [N] or [B, T], int32 or int64: the token id sampled at each position of hidden. -100 has no special
+  /// meaning here.
+  ConstTensor chosen_ids = {};
   ConstTensor advantages = {};      ///< [B] or [N], see advantages_per; empty: all 0, only with a teacher
   ConstTensor old_logps = {};       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
   ConstTensor ref_logps = {};       ///< [N], required if and only if beta != 0
@@ -167,7 +172,7 @@ struct LOGITLESS_API PolicyLoss {
   /// [B]: the sequence is a good one if this is above 0. Required by topr and positive_nll_weight, otherwise
   /// refused.
   ConstTensor scores = {};
-  std::span<const uint8_t> mask = {};               ///< [N], 0: the token is ignored; empty: all are active
+  std::span<const uint8_t> mask = {};               ///< [N], 1: active, 0: ignored; empty: all are active
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< whether `advantages` is per sequence or per token
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), including the chosen
   /// one; absent: all ids. The policy's log-probabilities are then normalised over the kept ids only, as the
@@ -175,7 +180,7 @@ struct LOGITLESS_API PolicyLoss {
   /// neither entropies nor a cut vocabulary.
   IdSets kept = {};
 
-  PolicyLossType loss_type = PolicyLossType::kGrpo;  ///< loss and normaliser
+  PolicyLossType loss_type = PolicyLossType::kGrpo;  ///< the loss, and its default aggregation
   /// How log-probabilities are taken. The mask says which rows are active, and chosen_ids belong to the
   /// positions that predict them, so ignore_index and shift are not used.
   TokenOptions token = {};
@@ -199,8 +204,8 @@ struct LOGITLESS_API PolicyLoss {
 
   double entropy_bonus = 0;           ///< weight of the mean entropy, subtracted from the loss; finite
   double top_entropy_quantile = 1.0;  ///< in (0, 1]: share of tokens, by entropy, that keep their loss
-  /// Drops sequences with A < 0 whose mean of sampling − logp (old − logp without sampling_logps) is above
-  /// this.
+  /// Drops the tokens with A < 0 of sequences whose mean of sampling − logp (old − logp without
+  /// sampling_logps) is above this.
   std::optional<double> off_policy_mask_threshold = {};
 
   SamplerCorrection sampler_correction = SamplerCorrection::kNone;  ///< any other than kNone needs sampling_logps

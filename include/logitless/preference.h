@@ -140,7 +140,7 @@ struct LOGITLESS_API PreferenceLoss {
   /// reference must then be per token, or states and a head.
   std::optional<double> ld_alpha = {};
   /// WPO: multiply each pair's loss by the policy's probability of both sequences, without gradient. Refused
-  /// for aot and aot_unpaired; leaves out sft if it is one of several losses.
+  /// with aot and aot_unpaired, and for sft alone; next to other losses, sft is not multiplied.
   bool use_weighting = false;
   /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0: L itself. Finite.
   double reward_alpha = 0;

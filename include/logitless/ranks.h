@@ -67,9 +67,9 @@ struct Ranks {
   /// Cuts this rank's vocabulary entries into slices of these sizes; empty: one slice. Results have the same
   /// bits however many ranks share the slices, including a single rank. Each slice has a budget of
   /// ContextOptions::workspace_bytes. On top of it come float32 or float64 sums of d_hidden [N, H] and of
-  /// d_lora_a or d_lora_states per slice (not for a rank's only slice if d_hidden is one matrix of that type
-  /// that is overwritten), about 24 MiB of messages, and the statistics sent for every slice of the
-  /// vocabulary (docs/parallel.md).
+  /// d_lora_a or d_lora_states per slice, about 24 MiB of messages, and the statistics sent for every slice
+  /// of the vocabulary (docs/parallel.md). A rank with one slice needs no such sums if d_hidden is one matrix
+  /// of that type and is overwritten.
   std::vector<int64_t> slices;
   /// If true, d_hidden, d_lora_a and d_lora_states are summed over this rank's vocabulary entries only, for
   /// callers that sum later; if false, over all ranks.
@@ -86,7 +86,7 @@ struct Ranks {
   /// aot) are refused. Null: this rank has the whole batch. Together with `vocab` the ranks form a grid: a
   /// `data` group shares vocabulary entries, a `vocab` group shares tokens.
   Communicator* data = nullptr;
-  /// Sums d_weight, d_bias, d_lora_a and d_lora_b over `data`, in rank order, at the end of a call; in mode
+  /// Sums d_weight, d_bias, d_lora_a and d_lora_b over `data`, in rank order, by the end of the call; in mode
   /// accumulate the sum includes the previous content. 16-bit elements are widened, summed and rounded once.
   /// A weight_sink receives the rank's own part and cannot be summed. If every rank has at least two threads,
   /// rows of a d_weight [V, H] are summed while later ones are computed, so a call that fails may have summed

@@ -12,8 +12,15 @@
 ///     const double loss = run(context, Logits::of(hidden, head), CrossEntropy{.targets = ids},
 ///                             {.d_hidden = d_hidden, .d_weight = d_weight}).loss;
 ///
-/// Each throws InvalidInput before it writes anything. The memory that a task and its logits point to must be
-/// unchanged between forward() and backward().
+/// An invalid argument throws InvalidInput before anything is written. Other exceptions may leave outputs
+/// partly written:
+///
+///     std::bad_alloc       an allocation failed
+///     RankError            another rank failed, or ranks did not make the same call (ranks.h)
+///     std::logic_error     a TokenLoss broke its contract, or a bug in the library
+///     any of your own      from a TokenLoss, a weight_sink or a Communicator
+///
+/// The memory that a task and its logits point to must be unchanged between forward() and backward().
 #pragma once
 
 #include <cstddef>
@@ -59,7 +66,8 @@ using SlicedTasks = TypeList<CrossEntropy, TokenStatistics>;
 /// One of AllTasks.
 template <class T>
 concept Task = AllTasks::has<T>;
-/// Whether a task's result has a loss; run() can then compute gradients.
+/// Whether a task's result has a loss. run() computes gradients for these tasks and for CustomLoss, whose
+/// loss the caller keeps.
 template <Task T>
 inline constexpr bool kHasLoss = requires(typename T::Result result) {
   result.loss;

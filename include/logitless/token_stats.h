@@ -185,7 +185,9 @@ LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const i
 
 /// A loss that is a function of the tokens' statistics. evaluate() is called from one thread at a time, with
 /// increasing rows; its calls together cover each active row once. One pass calls it once per chunk, all
-/// other plans once. The vectors declared in needs() and gradients() have N entries by then.
+/// other plans once. The vectors declared in needs() and gradients() have N entries by then. The library does
+/// not ask for the value of the loss: add it up in your object. Exceptions of these functions propagate to
+/// the caller.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
@@ -208,7 +210,7 @@ class LOGITLESS_API TokenLoss {
   /// of its group, so evaluate() always gets whole groups. Empty: every row is its own group. Entries of
   /// ignored rows are not used.
   virtual std::span<const int64_t> groups() const { return {}; }
-  /// Reads `stats` and fills `grads`, at the entries `rows` only.
+  /// Reads `stats` and fills `grads`, at the entries `rows` only. These entries of grads are 0 on entry.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
@@ -219,8 +221,8 @@ struct TokenStatisticsResult {
 };
 
 /// The statistics of every token. backward() takes TokenGrads, the gradients of any loss with respect to
-/// them; grads.entropy may be non-empty only if `request` asked for the entropy. run() has no loss, so it
-/// computes no gradients.
+/// them; grads.entropy may be non-empty only if `request` asked for the entropy. The task has no loss: run()
+/// refuses gradients.
 struct LOGITLESS_API TokenStatistics {
   using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "token_stats";  ///< on every surface

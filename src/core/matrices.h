@@ -263,8 +263,8 @@ struct Targets {
 
 /// Finished logits [B, T, V]: element (b, t, v) is data[b * batch_stride + t * row_stride + v], with strides
 /// of at least V. Any strided slice is possible, such as logits[:, :-1, :] or the transpose of [T, B, V]. Row
-/// i = b * T + t is token i of targets, temperatures and all results. They are final raw logits: no bias and
-/// no softcap is applied. float32, bfloat16 and float16 are computed in float32, float64 in float64.
+/// i = b * T + t is token i of targets, temperatures and all results. They are capped logits: the caller has
+/// applied bias and softcap. float32, bfloat16 and float16 are computed in float32, float64 in float64.
 struct FinishedLogits {
   const void* data = nullptr;     ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements

@@ -88,8 +88,8 @@ struct Costs {
   /// Vocabulary entries in a tile of 512 rows. The products of wide tiles read and write d_hidden less often;
   /// narrow tiles stay in caches.
   int64_t tile_entries = 1024;
-  /// The same if gradients replace the logits of each tile at once (two pass): narrow tiles then also save
-  /// memory.
+  /// The same under two pass, where gradients replace the logits of each tile at once. Narrow tiles then also
+  /// save memory.
   int64_t gradient_tile_entries = 1024;
 };
 

@@ -69,8 +69,8 @@ const Core* find_core(std::string_view name) {
   return found == std::end(kCores) ? nullptr : found;
 }
 
-// Returns the largest number of rows in a small product, as sgemm_small_kernel_permit_skylakex.c and its
-// double twin decide it; their first operand is our B.
+// Returns the most rows that OpenBLAS's small kernels take, by the rule in
+// sgemm_small_kernel_permit_skylakex.c and its double twin. Their first operand is our B.
 int64_t most_small_rows(int64_t n, int64_t k, bool b_transposed) {
   constexpr int64_t kMostProducts = 1'000'000;
   constexpr int64_t kMostElements = 1200;  // of the result, if B is transposed

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The tables of row kernels, one for each enabled Highway target of this architecture. The kernels use no
-// intrinsics and no compiler flags, so support for a new instruction set requires only a newer Highway.
+// The tables of row kernels, one for each enabled Highway target of this architecture. The kernels are
+// written in Highway's operations, without CPU intrinsics or -m flags, so support for a new instruction set
+// requires only a newer Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -21,8 +21,8 @@ planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int th
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
                               const problem::HiddenProblem& problem, const planning::Computation& computation,
                               const GradientMatrices& outputs);
-/// Returns the plan of this rank with its own slices: its vocabulary entries, and the workspace of all its
-/// slices.
+/// Returns the plan that this rank reports: vocab_size is the number of its own entries, and workspace_bytes
+/// the sum over its slices.
 Plan plan_of_rank(const Cut& cut, const problem::HiddenProblem& problem, const planning::RunPlan& run);
 
 }  // namespace logitless::ranks

@@ -76,8 +76,8 @@ class Sink {
 
   /// Prepares for a chunk with these rows of hidden, with at most `threads` threads.
   virtual void begin_chunk(std::span<const int64_t> /*rows*/, int /*threads*/) {}
-  /// Adds the components of one split of the part. `first`: nothing was added to these sums before. Threads
-  /// that add at the same time have different values of `thread`.
+  /// Adds the components of split number `split`. `first`: the sums hold nothing yet. Concurrent calls have
+  /// different values of `thread`.
   virtual void add(const GradientPart& part, int64_t split, bool first, int thread,
                    const source::Multiplier& multiply) = 0;
 

@@ -47,9 +47,9 @@ class GradientWay {
   virtual bool walks() const { return false; }
   virtual void take_walk(core::Arena&, fold::CallFolds<Types>&) {}
   virtual void walk(fold::CallFolds<Types>&, stats::Columns&) {}
-  /// Called before the first walk over a chunk, and once the chunk's statistics are complete; not called for
-  /// slices of a vocabulary.
+  /// Called before the first walk over a chunk, except for slices of a vocabulary.
   virtual void begin_statistics(stats::Columns&) {}
+  /// Called once the chunk's statistics are complete, except for slices of a vocabulary.
   virtual void finish_statistics(TokenStats&) {}
   /// Returns the masses that folds must fill for this way, or null.
   virtual const fold::CallMasses* masses() const { return nullptr; }

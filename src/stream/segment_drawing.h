@@ -21,8 +21,8 @@ inline float weight_of(float mass, double theta) {
   return weight < 1e30F ? weight : 0;
 }
 
-/// Draws pairs, the segments of a row or the rows of a segment, systematically: calls take(i, weight) for
-/// each drawn pair i of `count`, whose mass is mass_of(i). `bits` are random.
+/// A pair is a row and a segment. Draws from the `count` pairs of one row or one segment systematically:
+/// calls take(i, weight) for each drawn pair i. Its mass is mass_of(i); `bits` are random.
 template <class MassOf, class Take>
 void draw(int64_t count, double theta, uint64_t bits, const MassOf& mass_of, const Take& take) {
   core::SystematicSample sample(bits);

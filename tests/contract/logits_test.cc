@@ -64,8 +64,8 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
   }
 }
 
-// The least budget is the need of one thread, for any team. It is accepted with the same bits; one byte less
-// is refused with a message that names it.
+// The smallest accepted budget is the need of one thread, whatever the team. It gives the same bits; one byte
+// less is refused with a message that names it.
 TEST(Logits, ASmallBudgetTakesFewerThreads) {
   for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     RowsOfLogits call;

@@ -33,8 +33,8 @@ struct Pattern {
 
 int64_t count_nans(const oracle::MatrixXd& values) { return values.array().isNaN().count(); }
 
-// Runs on spoiled inputs in every type, layout, plan and form, compares with the oracle, and returns the
-// pattern of NaN.
+// Runs the call on inputs that `spoil` has changed, in every type, layout, plan and form. Compares with the
+// oracle, and returns where the results are NaN.
 Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spec = {}) {
   Pattern pattern;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {

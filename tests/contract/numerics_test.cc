@@ -257,8 +257,8 @@ std::vector<double> mask(int64_t vocab, int64_t first, int64_t last) {
 
 TEST(Numerics, MaskedEntries) {
   const int64_t vocab = 150;
-  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all tiles except the
-  // middle one, all vocabulary entries except one.
+  // One vocabulary entry, a tile's edge, the whole first tile, the whole last tile, all vocabulary entries
+  // except one, all tiles except the middle one.
   std::vector<std::vector<double>> masks = {mask(vocab, 10, 11),   mask(vocab, 60, 70), mask(vocab, 0, 64),
                                             mask(vocab, 128, 150), mask(vocab, 0, 149), mask(vocab, 0, 64)};
   for (int64_t v = 128; v < vocab; ++v) masks.back()[v] = -kInfinity;

@@ -43,8 +43,8 @@ struct Left {
   bool operator==(const Left&) const = default;
 };
 
-// Makes one call, or forward() and backward() as in a trainer's step. If `settled`, each must allocate
-// exactly the columns that it returns.
+// Makes one call, or forward() and backward() as in a trainer's step. `settled`: the workspace no longer
+// grows, so each call must allocate exactly the columns that it returns.
 template <class Task>
 Left run(const Task& task, const Context& context, bool halves, bool settled) {
   typename Task::Outputs outputs;

@@ -177,8 +177,8 @@ struct OfTokens {
   std::vector<double> d_logps;
 };
 
-/// Compares `evaluate(batch, case)` for each case with the values of other projects in the file. Batch is
-/// constructed from one of the file's batches and its unit.
+/// Compares `evaluate(batch, case)` for each case with the values of other projects in the file. Constructs
+/// Batch(values, unit) for each batch of the file.
 template <class Batch, class Evaluate>
 void expect_every_case(const std::string& file, const Evaluate& evaluate, double relative, double floor) {
   const Golden golden(file);

@@ -20,10 +20,10 @@ namespace logitless::dense {
 class Projection {
  public:
   /// Computes the logits [N, V]: products, bias and softcap. backward() writes `gradients`. `round_to` is the
-  /// task's round_logits_to. Logits are rounded before a softcap, so with a softcap they are rounded here,
-  /// and `round_to` is reset. All arguments must outlive this. Throws InvalidInput where the library would,
-  /// and for features that dense lacks: hidden states with gaps between sequences, a LoRA's `states`, a
-  /// weight sink, and accumulated gradients.
+  /// task's round_logits_to. Rounding precedes a softcap, so with a softcap this class rounds the logits and
+  /// resets *round_to; without one, the caller rounds. All arguments must outlive this. Throws InvalidInput
+  /// where the library would, and for features that dense lacks: hidden states with gaps between sequences, a
+  /// LoRA's `states`, a weight sink, and accumulated gradients.
   Projection(const Context& context, const Logits& model, const Gradients& gradients = {},
              std::optional<DType>* round_to = nullptr);
   ~Projection();

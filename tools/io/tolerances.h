@@ -36,8 +36,8 @@ struct TermSpacing {
 };
 TermSpacing term_spacing(const Plan& a, const Plan& b);
 
-/// For inputs of `dtype` and gradients stored as `gradient_dtype`. `of_parts`: one of the two has summed the
-/// head's gradients from stored parts.
+/// For inputs of `dtype` and gradients stored as `gradient_dtype`. `of_parts`: one of the two computations
+/// has stored the head's gradients between parts, and rounded them each time.
 Tolerances tolerances_of(DType dtype, DType gradient_dtype, const TermSpacing& spacing = {}, bool of_parts = false);
 
 /// The magnitude of a tensor of exact numbers.

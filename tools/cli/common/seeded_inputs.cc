@@ -53,8 +53,8 @@ std::vector<double> moved(const Config& config, const char* name, double deviati
   return logps;
 }
 
-// Adds [n] or [n, width] values. Each is make(numbers, index), where the numbers are seeded by `drawn_as` or
-// else by the tensor's name.
+// Adds [n] or [n, width] values. Element i is make(numbers, i). The numbers are seeded by `drawn_as`, or by
+// the tensor's name if that is null.
 template <class T>
 void add_drawn(const Config& config, const char* name, const char* axes, int64_t n, const auto& make, Inputs& inputs,
                int64_t width = 1, const char* drawn_as = nullptr) {
