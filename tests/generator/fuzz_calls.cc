@@ -3,8 +3,8 @@
 //
 //     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N] [--refusals] [--first]
 //
-// --from starts at call N of the seed. --first stops at the first failure. --refusals counts the messages of refused
-// calls.
+// --from starts at call N of the seed. --first stops at the first failure. --refusals counts the messages of
+// refused calls.
 #include <unistd.h>
 
 #include <chrono>
