@@ -367,12 +367,15 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
-// Returns the help of a tensor, made from the lists. For `labels`: "1: desirable, 0: undesirable [B], bool or
-// uint8".
+// Returns the help of a tensor, made from the lists: its meaning with the shape before the first semicolon.
+// For `labels`: "1: desirable, 0: undesirable [B], bool or uint8".
 std::string help_of(const Field& field) {
   const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
   const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
-  return field.meaning + in_brackets + shape + (is_flag ? ", bool or uint8" : "");
+  const std::string meaning = field.meaning;
+  const size_t semicolon = std::min(meaning.find("; "), meaning.size());
+  return meaning.substr(0, semicolon) + in_brackets + shape + (is_flag ? ", bool or uint8" : "") +
+         meaning.substr(semicolon);
 }
 
 // Returns a flag for each vector, except targets, that the library's lists of tasks have.
@@ -409,20 +412,23 @@ std::vector<TensorFlag> all_flags() {
       {"hidden", {{"hidden states [N, H] or [B, T, H], safetensors"}}},
       {"lm_head", {{"LM head [V, H] or [H, V]"}}},
       {"targets", {{"token ids [N] or [B, T], int32 or int64"}}},
-      {"lengths", {{"lengths of packed sequences, summing to N"}}},
+      {"lengths", {{"lengths of packed sequences; their sum is N"}}},
       {"bias", {{"bias of the head [V]"}}},
       {.name = "lora",
-       .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file there"}},
+       .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file in it"}},
        .names = "FILE[:MODULE]"},
-      {"vocab_ids", {{"entries of the head to compute over [K], int32 or int64"}}},
-      {"logits", {{"finished logits [N, V] or [B, T, V], at level logits"}}},
+      {"vocab_ids",
+       {{"the entries of the head to use [K], int32 or int64; token ids are then positions in this list"}}},
+      {"logits", {{"finished logits [N, V] or [B, T, V], at level logits; instead of --hidden and --lm-head"}}},
       {"teacher_hidden", {{"the teacher's hidden states [N, H of the teacher]", taught}}},
-      {"teacher_lm_head", {{"its LM head, in the student's layout", taught}}},
-      {"teacher_bias", {{"the bias of its head [V]", taught}}},
+      {"teacher_lm_head", {{"the teacher's LM head, in the student's layout", taught}}},
+      {"teacher_bias", {{"bias of the teacher's head [V]", taught}}},
       {"set_ids", {{"token ids [N, K]", sets, "[N, K]"}}, Class::kInteger},
-      {"set_counts", {{"how many of its K ids each token has [N]", sets, "[N]"}}, Class::kInteger},
-      {"set_values", {{"for each id a weight, the teacher's log-probability, or dL/dlogp [N, K]", sets, "[N, K]"}}},
-      {"soft_rows", {{"a weight for each vocabulary entry [N, V]", soft, "[N, V]"}}}};
+      {"set_counts", {{"how many of its K ids each token uses [N]; all by default", sets, "[N]"}}, Class::kInteger},
+      {"set_values",
+       {{"one number per id [N, K]: its weight, the teacher's log-probability or dL/dlogp, depending on the task", sets,
+         "[N, K]"}}},
+      {"soft_rows", {{"a weight for each vocabulary entry [N, V], instead of sets", soft, "[N, V]"}}}};
   std::ranges::copy(flags_of_tasks(), std::back_inserter(flags));
   return flags;
 }

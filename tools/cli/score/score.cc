@@ -23,11 +23,11 @@ constexpr const char* kScoreHelp =
     "Writes the log-probability of each target and of each sequence to a safetensors file";
 
 constexpr const char* kScoreFooter =
-    R"(The file holds logp, argmax, argmax_logp, rank (with --rank), entropy (with --entropy), top_ids and top_logps (with
---top-k) of each row of hidden, and sequence_logp, sequence_tokens and sequence_is_greedy of each sequence:
-`man logitless-score` says what each is.
+    R"(The file has, for each row of hidden, logp, argmax and argmax_logp, and rank, entropy, top_ids and top_logps if their
+options are given. For each sequence it has sequence_logp, sequence_tokens and sequence_is_greedy. `man logitless-score`
+explains them.
 
---lm-head may be a GGUF file: its head is read packed, as stored, with its bias and softcap.
+--lm-head may be a GGUF file: its head stays packed in memory, and its bias and softcap apply.
 
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 
@@ -311,9 +311,11 @@ void add_flags(CLI::App& score, ScoreOptions& options) {
   add_tensor_flags(score, options.tensors, TensorFlags::kOfHead);
   score.add_option("-o,--output", options.output_path, "the safetensors file to write")->type_name("FILE")->required();
   add_json_flag(score, options.json_path, "summary");
-  score.add_flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
-  score.add_flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
-  score.add_option("--top-k", options.top_k, "writes the K largest logits of each row too, 1 to 256: ids and logps")
+  score.add_flag("--rank", options.rank, "also writes the target's rank; the logits are then computed twice");
+  score.add_flag("--entropy", options.entropy, "also writes the entropy of each row's distribution");
+  score
+      .add_option("--top-k", options.top_k,
+                  "also writes the K most likely tokens of each row and their log-probabilities, 1 to 256")
       ->type_name("K")
       ->check(CLI::Range(1, static_cast<int>(kMostTopK)));
   score.add_flag("--quiet", options.quiet, "prints no summary and no progress");
