@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<D> residual_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUns
 // the output itself, else `apart`. KeptRow rounds to bfloat16 and sums the residuals by columns and over the
 // row: store() adds them to the lanes of `residuals`, and the caller passes the sum of the lanes to keep().
 struct NothingKept {
-  static constexpr bool kKeeps = false;
+  static constexpr bool kSumsResiduals = false;
   void keep(double) const {}
 };
 template <class T>
@@ -78,7 +78,7 @@ HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> here, int64_t v, 
   if (sizes) put(sizes, hn::IfThenElseZero(hn::IsFinite(value), hn::Abs(value)));
 }
 struct KeptRow {
-  static constexpr bool kKeeps = true;
+  static constexpr bool kSumsResiduals = true;
   bfloat16* out;
   Residuals kept;
   float* total;
@@ -172,7 +172,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
     }
     const PickGradient<T>* const picks_end = g.picks + g.pick_count;
     const auto columns = [&](const auto* weights) HWY_ATTR {
-      if constexpr (decltype(row)::kKeeps) {
+      if constexpr (decltype(row)::kSumsResiduals) {
         // A pick's gradient replaces the formula's in its column, so the formula's residual there must not be
         // counted.
         const TakenBackRow back = {row.kept, row.total};

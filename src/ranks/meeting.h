@@ -55,12 +55,12 @@ class Group {
   void agree();
   /// Returns the maximum of `mine` over the ranks of `before`, or `mine` if `before` is null. Every exchange
   /// here synchronises the ranks of `before`, so a rank with fewer exchanges than this maximum must call
-  /// sit_out() for each missing one.
+  /// skip_exchange() for each missing one.
   int64_t most_before(int64_t mine);
-  void sit_out();
+  void skip_exchange();
   /// Joins the other ranks in their next exchange and reports that this rank has failed. Has no effect if
   /// they can no longer be reached or already know of a failure.
-  void leave(std::string_view message) noexcept;
+  void report_failure(std::string_view message) noexcept;
 
  private:
   void gather(const void* mine, void* all, size_t bytes);
@@ -72,9 +72,9 @@ class Group {
   // Calls a function of the communicator. If it throws, this rank can no longer reach the others.
   template <class Function>
   void carry(const Function& function) {
-    left_ = true;
+    unreachable_ = true;
     function(*communicator_);
-    left_ = false;
+    unreachable_ = false;
   }
 
   std::string_view name_;
@@ -82,8 +82,8 @@ class Group {
   Group* before_;
   int rank_ = 0;
   int size_ = 1;
-  bool left_ = false;          // the other ranks can no longer be reached
-  core::Array<int64_t> said_;  // [size, 3]: the headers of all ranks
+  bool unreachable_ = false;      // the other ranks can no longer be reached
+  core::Array<int64_t> headers_;  // [size, 3]: the headers of all ranks
   Digests digests_;
 };
 
@@ -114,11 +114,11 @@ class Meeting {
     data.agree();
   }
   /// Reports to the other ranks that this rank has failed with `error`.
-  void leave(const std::exception_ptr& error) noexcept;
+  void report_failure(const std::exception_ptr& error) noexcept;
 };
 
 /// Reports the failure of a call that has not constructed its Meeting.
-void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept;
+void report_failure(const Ranks& ranks, const std::exception_ptr& error) noexcept;
 
 /// Returns work(). If it throws, reports the exception to the other ranks (if `meeting` is not null) and
 /// rethrows it.
@@ -127,7 +127,7 @@ auto together(Meeting* meeting, const Work& work) {
   try {
     return work();
   } catch (...) {
-    if (meeting) meeting->leave(std::current_exception());
+    if (meeting) meeting->report_failure(std::current_exception());
     throw;
   }
 }

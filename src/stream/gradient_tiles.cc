@@ -93,7 +93,7 @@ class TileWay final : public GradientWay<Types> {
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish(wrote_rows_, wrote_any_);
   }
 
-  void follow(ranks::BatchSums& sums) override { sums_ = &sums; }
+  void report_final_rows_to(ranks::BatchSums& sums) override { sums_ = &sums; }
 
  private:
   // Fills the factors of the rows' gradients.

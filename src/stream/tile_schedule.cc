@@ -42,8 +42,8 @@ class TileSchedule final : public SliceSchedule {
     const HeadMatrices* const teacher = pass_.problem.teacher ? &pass_.problem.teacher->head : nullptr;
     const kernels::RowKernels& kernels = *pass_.context.kernels;
     const auto head = head_shape<Logit>(arena_, kernels, pass_.problem.head);
-    const auto beside = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
-    if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, beside);
+    const auto teacher_head = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
+    if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, teacher_head);
     if (run_.logits_stay()) {
       pass_.chunk = arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.grid.vocab_tiles() *
                                        run_.grid.tile_stride);
@@ -101,8 +101,8 @@ class TileSchedule final : public SliceSchedule {
     const bool row_by_row = !run_.weight_apart && !pass_.source.products().front().head.layout().is_hidden_vocab();
     return row_by_row && !run_.approximates && run_.plan.threads > 1;
   }
-  void follow(ranks::BatchSums& sums) override {
-    each_way([&](GradientWay<Types>& way) { way.follow(sums); });
+  void report_final_rows_to(ranks::BatchSums& sums) override {
+    each_way([&](GradientWay<Types>& way) { way.report_final_rows_to(sums); });
   }
 
   void finish_gradients() override {

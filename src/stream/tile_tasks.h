@@ -276,7 +276,7 @@ class TileTasks {
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
         {}
-        tell_of_final_tiles(dependences, error, final_tiles);
+        report_final_tiles(dependences, error, final_tiles);
         [[maybe_unused]] char* made = &dependences.tile[static_cast<size_t>(slot)];
 #pragma omp task depend(inout : made[0]) depend(in : head_part[0], done[0])
         error->guard([&] { steps().make_tile(j, b, slot); });
@@ -308,7 +308,7 @@ class TileTasks {
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
       {}
-      tell_of_final_tiles(dependences, error, final_tiles);
+      report_final_tiles(dependences, error, final_tiles);
     }
 #pragma omp taskwait
   }
@@ -354,7 +354,7 @@ class TileTasks {
   }
 
   // Tells batch_sums_, if any, how many vocabulary entries are complete. Runs on the calling thread.
-  void tell_of_final_tiles(const Dependences& dependences, core::FirstError* error, int64_t& final_tiles) const {
+  void report_final_tiles(const Dependences& dependences, core::FirstError* error, int64_t& final_tiles) const {
     if (!batch_sums_) return;
     const int64_t before = final_tiles;
     const auto is_final = [&](int64_t j) {

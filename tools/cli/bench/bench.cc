@@ -78,15 +78,15 @@ class Bench {
         progress_(!options.quiet) {}
 
   void run() {
-    const auto is_there = [&](const PlannedPoint& point) { return file_.find(point.outline) != nullptr; };
-    const auto there = static_cast<size_t>(std::ranges::count_if(plan_.points, is_there));
-    if (there > 0) {
-      progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
+    const auto is_measured = [&](const PlannedPoint& point) { return file_.find(point.outline) != nullptr; };
+    const auto measured_points = static_cast<size_t>(std::ranges::count_if(plan_.points, is_measured));
+    if (measured_points > 0) {
+      progress_.log(format("%zu of %zu points are in ", measured_points, plan_.points.size()) + options_.output_path +
                     " already");
     }
-    if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
+    if (measured_points < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
     for (size_t i = 0; i < plan_.points.size(); ++i) {
-      if (!is_there(plan_.points[i])) measure(i);
+      if (!is_measured(plan_.points[i])) measure(i);
     }
     progress_.erase();
   }

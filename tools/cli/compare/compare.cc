@@ -152,8 +152,8 @@ int run_compare(const CompareOptions& options) {
                 [&](const std::string& step) { progress.phase(step); });
   if (outcome.bad_input) throw io::Error(outcome.why);
   if (outcome.result.empty()) {
-    const std::string who = outcome.contender.empty() ? "the" : "the " + outcome.contender;
-    throw ChildFailure(who + " process " + (outcome.died ? "" : "failed: ") + outcome.why);
+    const std::string subject = outcome.contender.empty() ? "the" : "the " + outcome.contender;
+    throw ChildFailure(subject + " process " + (outcome.died ? "" : "failed: ") + outcome.why);
   }
   return tell(options, config, Json::parse(outcome.result), progress);
 }

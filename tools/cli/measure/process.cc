@@ -56,7 +56,7 @@ void do_work(const std::function<Json(const OnTurn&)>& work) try {
   prctl(PR_SET_NAME, "logitless-turns");
   dup2(STDERR_FILENO, STDOUT_FILENO);  // standard output is for the report only
   // If memory runs out the child must die first, so that the command can report it.
-  volunteer_when_memory_runs_out();
+  raise_oom_score();
   explain_bus_errors([](const std::string& line) { send_message(line, true); });
   do_work(work);
   _exit(0);
@@ -131,8 +131,8 @@ void explain(int signal, siginfo_t* info, void*) {
     return;
   }
   // Threads that read the same file fail together: the first one reports it and ends the process.
-  static std::atomic_flag told;
-  while (told.test_and_set()) pause();
+  static std::atomic_flag reported;
+  while (reported.test_and_set()) pause();
   tell_line("an input file was cut short while it was read");
   _exit(kBadInput);
 }

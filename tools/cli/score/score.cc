@@ -99,7 +99,7 @@ void check_config(const io::Config& config) {
 }
 
 bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }
-bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
+bool is_active(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
 
 /// Returns whether the target of each row is its most likely token; false for ignored rows.
 std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, int64_t shift) {
@@ -117,7 +117,7 @@ SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>&
     int64_t tokens = 0;
     bool all = true;
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
-      if (!takes_part(stats, row)) continue;
+      if (!is_active(stats, row)) continue;
       ++tokens;
       logp += stats.logp[row];
       all = all && greedy[row];
@@ -141,7 +141,7 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
   int64_t tokens = 0, nan_tokens = 0, correct = 0, in_top5 = 0;
   double nll = 0, entropy = 0;
   for (size_t row = 0; row < stats.logp.size(); ++row) {
-    if (!takes_part(stats, row)) continue;
+    if (!is_active(stats, row)) continue;
     ++tokens;
     nan_tokens += is_nan_row(stats, row);
     nll -= stats.logp[row];
@@ -187,9 +187,9 @@ std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& op
 }
 
 // Replaces the library's 0 for ignored rows by NaN: readers of the file would take it for a probability of 1.
-void mark_rows_without_part(TokenStats& stats) {
+void mark_ignored_rows(TokenStats& stats) {
   for (size_t row = 0; row < stats.logp.size(); ++row) {
-    if (takes_part(stats, row)) continue;
+    if (is_active(stats, row)) continue;
     stats.logp[row] = kNaN;
     if (!stats.entropy.empty()) stats.entropy[row] = kNaN;
     const size_t top_k = stats.top_logps.size() / stats.logp.size();
@@ -287,7 +287,7 @@ int run_score(const ScoreOptions& options) {
   const SequenceScores sequences = score_sequences(stats, greedy, job);
   Json json = {{"shape", shape_json(job)}};
   json.update(summarise(stats, greedy, sequences, request));
-  mark_rows_without_part(stats);
+  mark_ignored_rows(stats);
   const std::string written =
       write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
   progress.erase();
