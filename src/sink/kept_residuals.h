@@ -157,7 +157,8 @@ class EntryResiduals {
   static constexpr int64_t kParts = 16;
   int64_t cols_ = 0;
   Sum* residual_sums_ = nullptr;  // [entries]: Σ_i r_iv
-  Sum* mean_ = nullptr;           // [1 + 2 kParts, cols]: the mean, then for each part its sum and a widened row
+  // [1 + 2 kParts, cols]: the mean, then for each part its sum and a widened row
+  Sum* mean_ = nullptr;
 };
 
 }  // namespace logitless::sink

@@ -187,7 +187,7 @@ class ExpectedSums {
   const Pass<Types>& pass_;
   double* max_;  // [chunk_rows]: maxima of this call's capped logits, subtracted in the sums
   std::array<std::optional<sink::HiddenSink<Sum>>, 2> product_sinks_;  // Source::differentiated()
-  std::array<sink::Sink<Sum>*, 2> all_ = {};                           // the first count_ sinks of product_sinks_
+  std::array<sink::Sink<Sum>*, 2> all_ = {};                           // the first count_ of product_sinks_
   size_t count_ = 0;
 };
 

@@ -343,7 +343,8 @@ class SetSchedule final : public Schedule {
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
   core::Array<PerThread> threads_;
-  T* gradients_ = nullptr;                              // [picks]: one per distinct id of a row, from its first pick
+  // [picks]: one per distinct id of a row, from its first pick
+  T* gradients_ = nullptr;
   int64_t* offsets_ = nullptr;                          // [V + 1] into entries_, by vocabulary entry
   Entry* entries_ = nullptr;                            // [picks], by vocabulary entry and row
   T* bias_ = nullptr;                                   // [V]: sums of d_bias
