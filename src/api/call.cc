@@ -231,7 +231,7 @@ void Call::digest_problem() const {
 // Only for `data`: ranks of the vocabulary agree when they plan, but ranks of a batch may exchange nothing
 // else before the call ends.
 void Call::meet_data() const {
-  if (meeting_) meeting_->data.agree();
+  if (meeting_) meeting_->data.barrier();
 }
 
 void Call::count_part(const Plan& part) {

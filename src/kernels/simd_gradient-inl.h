@@ -69,12 +69,12 @@ struct SplitRow : NothingKept {
   }
 };
 template <int kSign, class D>
-HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> here, int64_t v, float* columns, float* sizes) {
+HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> residual, int64_t v, float* columns, float* sizes) {
   const auto put = [&](float* to, hn::Vec<D> summand) HWY_ATTR {
     const auto sum = hn::LoadU(d, to + v);
     hn::StoreU(kSign > 0 ? hn::Add(sum, summand) : hn::Sub(sum, summand), d, to + v);
   };
-  if (columns) put(columns, here);
+  if (columns) put(columns, residual);
   if (sizes) put(sizes, hn::IfThenElseZero(hn::IsFinite(value), hn::Abs(value)));
 }
 struct KeptRow {
@@ -88,9 +88,9 @@ struct KeptRow {
   HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& residuals) const {
     const auto bits = bf16_bits(d, value);
     store_bf16_bits(d, bits, out + v);
-    const auto here = residual_of(d, value, bits);
-    residuals = hn::Add(residuals, here);
-    keep_columns<1>(d, value, here, v, kept.columns, kept.sizes);
+    const auto residual = residual_of(d, value, bits);
+    residuals = hn::Add(residuals, residual);
+    keep_columns<1>(d, value, residual, v, kept.columns, kept.sizes);
   }
 };
 // Subtracts the residuals that KeptRow adds for a column, and stores nothing.
@@ -100,9 +100,9 @@ struct TakenBackRow {
   void keep(float residual) const { *total -= residual; }
   template <class D>
   HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& residuals) const {
-    const auto here = residual_of(d, value, bf16_bits(d, value));
-    residuals = hn::Add(residuals, here);
-    keep_columns<-1>(d, value, here, v, kept.columns, kept.sizes);
+    const auto residual = residual_of(d, value, bf16_bits(d, value));
+    residuals = hn::Add(residuals, residual);
+    keep_columns<-1>(d, value, residual, v, kept.columns, kept.sizes);
   }
 };
 // Stores a single column.

@@ -17,7 +17,7 @@ namespace ranks {
 namespace {
 
 // Before every exchange each rank sends its next step, the number of bytes, and one digest of its fields.
-enum Step : int64_t { kFailed, kAgree, kGather, kScatter };
+enum Step : int64_t { kFailed, kBarrier, kGather, kScatter };
 using Header = std::array<int64_t, 3>;
 // With this many ranks, the headers of an exchange take 1.5 MiB, and the messages of a failure 16 MiB.
 constexpr int kMostRanks = 1 << 16;
@@ -85,11 +85,11 @@ Group::Group(std::string_view name, Communicator* communicator, Group* before)
   headers_.resize(std::tuple_size_v<Header> * static_cast<size_t>(size_));
 }
 
-void Group::announce(int64_t step, size_t bytes) {
+void Group::exchange_headers(int64_t step, size_t bytes) {
   if (unreachable_) throw RankError("ranks." + std::string(name_) + ": the other ranks can no longer be reached");
-  if (before_) before_->agree();
+  if (before_) before_->barrier();
   const Header mine = {step, static_cast<int64_t>(bytes), static_cast<int64_t>(digests_.digest())};
-  carry([&](Communicator& c) { c.all_gather(mine.data(), headers_.data(), sizeof mine); });
+  call_communicator([&](Communicator& c) { c.all_gather(mine.data(), headers_.data(), sizeof mine); });
   const auto header_field = [&](int r, size_t i) {
     return headers_[std::tuple_size_v<Header> * static_cast<size_t>(r) + i];
   };
@@ -102,7 +102,7 @@ void Group::announce(int64_t step, size_t bytes) {
                     (messages.data() + kMessageBytes * static_cast<size_t>(r)));
   }
   for (int r = 0; r < size_; ++r) {
-    if (header_field(r, 2) != header_field(0, 2)) explain();
+    if (header_field(r, 2) != header_field(0, 2)) throw_difference();
   }
   for (int r = 0; r < size_; ++r) {
     if (header_field(r, 0) == header_field(0, 0) && header_field(r, 1) == header_field(0, 1)) continue;
@@ -116,7 +116,7 @@ void Group::announce(int64_t step, size_t bytes) {
   }
 }
 
-void Group::explain() {
+void Group::throw_difference() {
   unreachable_ = true;
   const std::span<const Digests::Field> fields = digests_.fields();
   const auto ranks = static_cast<size_t>(size_);
@@ -163,8 +163,8 @@ void Group::gather(const void* mine, void* all, size_t bytes) {
     std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all));
     return;
   }
-  announce(kGather, bytes);
-  carry([&](Communicator& c) { c.all_gather(mine, all, bytes); });
+  exchange_headers(kGather, bytes);
+  call_communicator([&](Communicator& c) { c.all_gather(mine, all, bytes); });
 }
 
 void Group::scatter(const void* mine, void* theirs, size_t bytes) {
@@ -172,12 +172,12 @@ void Group::scatter(const void* mine, void* theirs, size_t bytes) {
     std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(theirs));
     return;
   }
-  announce(kScatter, bytes);
-  carry([&](Communicator& c) { c.all_to_all(mine, theirs, bytes); });
+  exchange_headers(kScatter, bytes);
+  call_communicator([&](Communicator& c) { c.all_to_all(mine, theirs, bytes); });
 }
 
-void Group::agree() {
-  if (communicator_) announce(kAgree, 0);
+void Group::barrier() {
+  if (communicator_) exchange_headers(kBarrier, 0);
 }
 
 int64_t Group::most_before(int64_t mine) {
@@ -187,7 +187,7 @@ int64_t Group::most_before(int64_t mine) {
 }
 
 void Group::skip_exchange() {
-  if (before_) before_->agree();
+  if (before_) before_->barrier();
 }
 
 void Group::report_failure(std::string_view message) noexcept {

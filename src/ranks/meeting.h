@@ -52,7 +52,7 @@ class Group {
     scatter(mine.data(), theirs.data(), mine.size_bytes() / static_cast<size_t>(size_));
   }
   /// Waits for all ranks. Throws RankError if one has failed.
-  void agree();
+  void barrier();
   /// Returns the maximum of `mine` over the ranks of `before`, or `mine` if `before` is null. Every exchange
   /// here synchronises the ranks of `before`, so a rank with fewer exchanges than this maximum must call
   /// skip_exchange() for each missing one.
@@ -66,12 +66,12 @@ class Group {
   void gather(const void* mine, void* all, size_t bytes);
   void scatter(const void* mine, void* theirs, size_t bytes);
   // Exchanges the next step with all ranks, and throws if the ranks differ.
-  void announce(int64_t step, size_t bytes);
+  void exchange_headers(int64_t step, size_t bytes);
   // Throws on all ranks, with the same first field that differs.
-  [[noreturn]] void explain();
+  [[noreturn]] void throw_difference();
   // Calls a function of the communicator. If it throws, this rank can no longer reach the others.
   template <class Function>
-  void carry(const Function& function) {
+  void call_communicator(const Function& function) {
     unreachable_ = true;
     function(*communicator_);
     unreachable_ = false;
@@ -109,9 +109,9 @@ class Meeting {
   };
 
   /// Waits for all ranks of both groups. Throws RankError if one has failed.
-  void agree() {
-    vocab.agree();
-    data.agree();
+  void barrier() {
+    vocab.barrier();
+    data.barrier();
   }
   /// Reports to the other ranks that this rank has failed with `error`.
   void report_failure(const std::exception_ptr& error) noexcept;

@@ -183,13 +183,13 @@ class SegmentChoice {
     const bool has_pairs = buffers_.divergences != nullptr;
     const auto of_pairs =
         static_cast<float>(has_pairs ? stats::largest_scale(problem, stats_, grads_, rows_[i]) / unit_ : 0);
-    const bool lost = !std::isfinite(max) || !std::isfinite(log_sum) || !std::isfinite(scale) ||
-                      !std::isfinite(cross_scale) || !std::isfinite(of_pairs);
+    const bool not_finite = !std::isfinite(max) || !std::isfinite(log_sum) || !std::isfinite(scale) ||
+                            !std::isfinite(cross_scale) || !std::isfinite(of_pairs);
     for (int64_t s = 0; s < masses_.segments(); ++s) {
       float mass = scale == 0 ? 0 : softmax[s] * scale;
       if (has_pairs && of_pairs != 0) mass += masses[s] * of_pairs;
       if (cross_scale > 0) mass += static_cast<float>(cross_scale * cross[static_cast<size_t>(s)]);
-      masses[s] = lost ? kAlways : mass;
+      masses[s] = not_finite ? kAlways : mass;
     }
     for (int32_t k = 0; k < gradient.pick_count; ++k) {
       const int64_t entry = gradient.picks[k].id - problem.first_entry;

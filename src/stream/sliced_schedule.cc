@@ -91,9 +91,9 @@ class SlicedSchedule final : public Schedule {
       if (!slice.schedule) continue;
       Plan of_slice;
       slice.schedule->report(of_slice);
-      const auto here = static_cast<double>(slice.problem->entries);
-      entries += here;
-      kept += here * of_slice.kept_share;
+      const auto slice_entries = static_cast<double>(slice.problem->entries);
+      entries += slice_entries;
+      kept += slice_entries * of_slice.kept_share;
       plan.d_hidden_bound += of_slice.d_hidden_bound;
       weight += of_slice.d_weight_bound * of_slice.d_weight_bound;
     }
@@ -177,7 +177,7 @@ class SlicedSchedule final : public Schedule {
     for (const Slice& slice : slices_) {
       for (size_t i = 0; i < rows.size(); ++i) {
         to = slice.schedule ? slice.schedule->partials().put(walk, rows[i], static_cast<int64_t>(i), columns, to)
-                            : whole_.put_nothing(walk, rows[i], to);
+                            : whole_.put_empty(walk, rows[i], to);
       }
     }
     group_.all_gather(std::span<const std::byte>(mine), std::span(all));

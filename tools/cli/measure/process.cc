@@ -124,7 +124,7 @@ void (*tell_line)(const std::string&) = nullptr;
 
 // The failed access is a plain read of a tensor's bytes. This thread holds no lock of the allocator or of a
 // stream then, so the handler may use both.
-void explain(int signal, siginfo_t* info, void*) {
+void report_bus_error(int signal, siginfo_t* info, void*) {
   if (info->si_code != BUS_ADRERR) {  // for example broken memory
     ::signal(signal, SIG_DFL);
     raise(signal);
@@ -174,7 +174,7 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
 void explain_bus_errors(void (*tell)(const std::string& line)) {
   tell_line = tell;
   struct sigaction action {};
-  action.sa_sigaction = explain;
+  action.sa_sigaction = report_bus_error;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
 }
