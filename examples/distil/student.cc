@@ -148,7 +148,7 @@ double Student::validation_loss() const {
   const Batch batch = batch_at(positions);
   Trunk trunk(shape_);
   const RowMatrix& hidden = trunk.forward(parameters_, batch);
-  // Fused for every lesson, so that the figures of all lessons are computed the same way.
+  // Fused for every objective, so that all figures are computed the same way.
   return logitless::run(context_for(options_), logitless::Logits::of(view(hidden), head_of(parameters_)),
                         logitless::CrossEntropy{.targets = batch.targets})
       .loss;
