@@ -44,7 +44,7 @@ class TileSchedule final : public SliceSchedule {
     const auto head = head_shape<Logit>(arena_, kernels, pass_.problem.head);
     const auto teacher_head = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
     if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, teacher_head);
-    if (run_.logits_stay()) {
+    if (run_.keeps_logits()) {
       pass_.chunk = arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.grid.vocab_tiles() *
                                        run_.grid.tile_stride);
     }
