@@ -59,7 +59,7 @@ def of_torch():
 def of_trl(folder):
     trainers = pytest.importorskip("trl_trainers")
     model_of, trainer_of = trainers.model_of, trainers.trainer_of
-    return {"make_trainer": lambda: trainer_of("dpo", model_of("llama"), folder), "types": types}
+    return {"make_trainer": lambda: trainer_of("dpo", model_of("llama"), folder)}
 
 
 def of_sizes():
