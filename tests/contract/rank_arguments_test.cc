@@ -145,8 +145,8 @@ class Changes {
 
 enum class Split { kVocabulary, kBatch };
 
-// Runs the call on three ranks, which split the vocabulary or have a batch each. On rank 1 the argument `name`
-// has another value, unless it is empty.
+// Runs the call on three ranks, which split the vocabulary or have a batch each. On rank 1 the argument
+// `name` has another value, unless it is empty.
 template <Task T>
 std::vector<std::exception_ptr> run_with(const DrawnCall& form, Split split, const std::string& name) {
   const std::vector<int64_t> parts = {2, 1, 2};

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of chosen segments: the mean of sampled ones is the exact gradient, they have the requested noise,
-// and each output has the same bits alone. Drawn calls hold certified ones to their bound, and both to the
-// same bits for any threads and ranks.
+// Gradients of chosen segments: the mean of sampled ones is the exact gradient, they have the requested
+// noise, and each output has the same bits alone. Drawn calls hold certified ones to their bound, and both to
+// the same bits for any threads and ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

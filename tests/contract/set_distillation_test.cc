@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Distillation from a teacher's log-probabilities at sets of ids, for vanishing masses and shares. Drawn calls
-// compare it with the oracle.
+// Distillation from a teacher's log-probabilities at sets of ids, for vanishing masses and shares. Drawn
+// calls compare it with the oracle.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -92,7 +92,8 @@ TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
   for_every_outside({Divergence::kReverseKl}, [&](const SetDistillation& task) { teacher.expect_finite(task); });
 }
 
-// The tail has two entries, one of which is the target. Its probability underflows, and its slope is infinite.
+// The tail has two entries, one of which is the target. Its probability underflows, and its slope is
+// infinite.
 TEST(SetDistillation, AHardTargetInTheTail) {
   const SetRow row = {{0, 1, -2000, -2000}, {0, 1}, {std::log(0.4), std::log(0.5)}, {}, {2}};
   SetDistillation task;

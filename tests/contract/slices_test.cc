@@ -41,7 +41,8 @@ ContextOptions context_of(const FromHidden& source, std::span<const std::byte> g
 
 Logits logits_at(const FromHidden& source) { return logits_of(source.states(), source.head()); }
 
-// `folded` is the task whose slices are gathered. `run` returns the results of a call with gradients as bytes.
+// `folded` is the task whose slices are gathered. `run` returns the results of a call with gradients as
+// bytes.
 template <class Folded, class Run>
 void expect_bits_of_one_process(const char* name, const Folded& folded, const Run& run) {
   SCOPED_TRACE(name);
