@@ -184,6 +184,7 @@ void expect_noticed(DrawnCall form, Split split) {
   }
   EXPECT_GT(names.size(), 8U);
   const std::string group = split == Split::kBatch ? "ranks.data" : "ranks.vocab";
+  int options = 0, refused = 0;
   for (const std::string& name : names) {
     const size_t equals = name.find(" = ");
     const bool is_option = equals != std::string::npos;
@@ -195,6 +196,7 @@ void expect_noticed(DrawnCall form, Split split) {
     const bool noticed = own.find(words) == 0 || (!is_option && own.find(words) != std::string::npos);
     // Rank 1 may also refuse an option that has no meaning beside its others.
     EXPECT_TRUE(noticed || (is_option && own.find("must be the same") == std::string::npos)) << own;
+    options += is_option, refused += !noticed;
     if (noticed) {
       EXPECT_NE(own.find(is_option ? " where rank 1 has " + name.substr(equals + 3) : "rank 1"), std::string::npos)
           << own;
@@ -207,6 +209,7 @@ void expect_noticed(DrawnCall form, Split split) {
       EXPECT_EQ(message_of(errors[rank]), noticed || rank == 1 ? own : "rank 1 of " + group + ": " + own);
     }
   }
+  EXPECT_LE(2 * refused, options);
 }
 
 TEST(RankArguments, AreTheSameOnAllRanks) {

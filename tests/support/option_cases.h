@@ -182,6 +182,14 @@ std::vector<OptionCase<Options>> option_cases() {
   return cases;
 }
 
+/// Returns all options as text, one per line.
+template <class Options>
+std::string all_text(const Options& options) {
+  std::string text;
+  say_fields(options, [&](const char* name, const std::string& value) { text += name + (" = " + value) + "\n"; });
+  return text;
+}
+
 /// Returns the cases ("field = value") that are refused, because the field has no use with the other options.
 inline std::set<std::string> refused(const auto&) { return {}; }
 inline std::set<std::string> refused(const SoftCrossEntropy&) { return {"ignore_index = 37", "shift = 37"}; }
