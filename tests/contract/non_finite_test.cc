@@ -118,6 +118,7 @@ TEST(NonFinite, OutputsAreNaNAsInTheFormulas) {
       {"ignored rows, whose hidden is NaN", [](Inputs&) {}, {}, 0.3},
       {"a NaN in the head", [](Inputs& inputs) { inputs.set_weight(kBadId, kBadColumn, kNaN); }, all},
       {"a NaN in the bias", bias(kNaN), all},
+      {"a NaN in the last entry's bias", [](Inputs& inputs) { inputs.bias.set(0, 149, kNaN); }, all},
       {"+inf in the bias", bias(kInfinity), all},
       {"-inf in the bias",
        [](Inputs& inputs) {
