@@ -2,7 +2,6 @@
 // NaN and infinities in the inputs: exactly the outputs that are NaN in the formulas become NaN.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -22,21 +21,34 @@ constexpr int64_t kBadRow = 20;  // in the second row tile
 constexpr int64_t kBadId = 70;   // in the second vocabulary tile
 constexpr int64_t kBadColumn = 4;
 
-// The NaN in the outputs, according to the oracle.
+// The numbers of NaN in the outputs, according to the oracle.
 struct Pattern {
-  std::vector<bool> rows;  ///< [N]: statistics are NaN
-  bool loss = false;       ///< the mean is NaN
-  int64_t d_hidden_nans = 0;
-  int64_t d_weight_nans = 0;
-  int64_t d_bias_nans = 0;
+  int64_t rows = 0;  ///< whose statistics are NaN
+  bool loss = false;
+  int64_t d_hidden = 0, d_weight = 0, d_bias = 0;
+  bool operator==(const Pattern&) const = default;
 };
 
 int64_t count_nans(const oracle::MatrixXd& values) { return values.array().isNaN().count(); }
 
+void expect_nans_as_expected(const TokenStats& got, const oracle::Statistics& want) {
+  for (size_t i = 0; i < got.logp.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(std::isnan(got.logp[i]), std::isnan(want.logp[i]));
+    EXPECT_EQ(std::isnan(got.lse[i]), std::isnan(want.lse[i]));
+    EXPECT_EQ(std::isnan(got.max_logit[i]), std::isnan(want.max[i]));
+    EXPECT_EQ(std::isnan(got.entropy[i]), std::isnan(want.entropy[i]));
+    EXPECT_EQ(std::isnan(got.cross[i]), std::isnan(want.cross[i]));
+    EXPECT_EQ(got.rank[i] == 0, want.rank[i] == 0);
+  }
+}
+
 // Runs the call on inputs that `spoil` has changed, in every type, layout, plan and form. Compares with the
-// oracle, and returns where the results are NaN.
-Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spec = {}) {
+// oracle, and returns the numbers of NaN.
+Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, double ignored = 0) {
   Pattern pattern;
+  InputSpec spec;
+  spec.ignored = ignored;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
       spec.dtype = dtype;
@@ -68,117 +80,79 @@ Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spe
                                             options, outputs.gradients());
           expect_loss_near(result, expected, loss, loss_bound, options);
           expect_gradients_near(outputs, expected, run, layout);
-          expect_statistics_near(compute_token_stats(context, inputs.hidden_view(), inputs.head_view(),
-                                                     inputs.targets_view(), {}, {true, true, true, true}),
-                                 expected);
+          expect_nans_as_expected(compute_token_stats(context, inputs.hidden_view(), inputs.head_view(),
+                                                      inputs.targets_view(), {}, {true, true, true, true}),
+                                  expected.stats);
         }
       }
-      pattern.rows.clear();
-      for (int64_t i = 0; i < spec.tokens; ++i) pattern.rows.push_back(std::isnan(expected.stats.lse[i]));
-      pattern.loss = std::isnan(loss.loss);
-      pattern.d_hidden_nans = count_nans(expected.gradients.d_hidden);
-      pattern.d_weight_nans = count_nans(expected.gradients.d_weight);
-      pattern.d_bias_nans = count_nans(expected.gradients.d_bias);
+      pattern = {expected.stats.lse.array().isNaN().count(), std::isnan(loss.loss),
+                 count_nans(expected.gradients.d_hidden), count_nans(expected.gradients.d_weight),
+                 count_nans(expected.gradients.d_bias)};
     }
   }
   return pattern;
 }
 
-TEST(NonFinite, WithoutAnyNothingIsNaN) {
-  const Pattern pattern = spoil_and_match([](Inputs&) {});
-  EXPECT_EQ(pattern.rows, std::vector<bool>(37, false));
-  EXPECT_FALSE(pattern.loss);
-  EXPECT_EQ(pattern.d_hidden_nans + pattern.d_weight_nans + pattern.d_bias_nans, 0);
-}
-
-TEST(NonFinite, InOneRowOfHidden) {
-  for (const double bad : {kNaN, kInfinity, -kInfinity}) {
-    SCOPED_TRACE(bad);
-    const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.hidden.set(kBadRow, kBadColumn, bad); });
-    // The statistics and gradients of that row are NaN, and so are values shared by all rows; other rows are
-    // not.
-    for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(pattern.rows[i], i == kBadRow);
-    EXPECT_TRUE(pattern.loss);
-    EXPECT_EQ(pattern.d_hidden_nans, 19);
-    EXPECT_EQ(pattern.d_weight_nans, 150 * 19);
-    EXPECT_EQ(pattern.d_bias_nans, 150);
+// The loss of a row that predicts this entry would be infinite.
+void predict_others(Inputs& inputs) {
+  for (int64_t i = 0; i < 37; ++i) {
+    if (inputs.targets.data()[i] == kBadId) inputs.targets.data()[i] = 0;
   }
 }
 
-TEST(NonFinite, InAnIgnoredRowOfHidden) {
-  InputSpec spec;
-  spec.ignored = 0.3;  // hidden is already NaN there
-  const Pattern pattern = spoil_and_match([](Inputs&) {}, spec);
-  EXPECT_EQ(pattern.rows, std::vector<bool>(37, false));
-  EXPECT_FALSE(pattern.loss);
-  EXPECT_EQ(pattern.d_hidden_nans + pattern.d_weight_nans + pattern.d_bias_nans, 0);
-}
-
-TEST(NonFinite, NaNInTheHead) {
-  const Pattern pattern = spoil_and_match([](Inputs& inputs) { inputs.set_weight(kBadId, kBadColumn, kNaN); });
-  EXPECT_EQ(pattern.rows, std::vector<bool>(37, true));
-  EXPECT_TRUE(pattern.loss);
-  EXPECT_EQ(pattern.d_hidden_nans, 37 * 19);
-  EXPECT_EQ(pattern.d_weight_nans, 150 * 19);
+TEST(NonFinite, OutputsAreNaNAsInTheFormulas) {
+  struct Case {
+    const char* what;
+    std::function<void(Inputs&)> spoil;
+    Pattern want;
+    double ignored = 0;
+  };
+  const auto hidden = [](double bad) { return [bad](Inputs& inputs) { inputs.hidden.set(kBadRow, kBadColumn, bad); }; };
+  const auto bias = [](double bad) { return [bad](Inputs& inputs) { inputs.bias.set(0, kBadId, bad); }; };
+  const Pattern one_row = {1, true, 19, 150 * 19, 150}, all = {37, true, 37 * 19, 150 * 19, 150};
+  const Case cases[] = {
+      {"nothing", [](Inputs&) {}, {}},
+      {"a NaN in a row of hidden", hidden(kNaN), one_row},
+      {"+inf in a row of hidden", hidden(kInfinity), one_row},
+      {"-inf in a row of hidden", hidden(-kInfinity), one_row},
+      {"ignored rows, whose hidden is NaN", [](Inputs&) {}, {}, 0.3},
+      {"a NaN in the head", [](Inputs& inputs) { inputs.set_weight(kBadId, kBadColumn, kNaN); }, all},
+      {"a NaN in the bias", bias(kNaN), all},
+      {"a NaN in the last entry's bias", [](Inputs& inputs) { inputs.bias.set(0, 149, kNaN); }, all},
+      {"+inf in the bias", bias(kInfinity), all},
+      {"-inf in the bias",
+       [](Inputs& inputs) {
+         inputs.bias.set(0, kBadId, -kInfinity);
+         predict_others(inputs);
+       },
+       {}},
+      {"only ignored rows",
+       [](Inputs& inputs) {
+         inputs.set_weight(kBadId, kBadColumn, kNaN);
+         inputs.bias.set(0, 3, kInfinity);
+       },
+       {},
+       1},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.what);
+    EXPECT_TRUE(spoil_and_match(one.spoil, one.ignored) == one.want);
+  }
 }
 
 TEST(NonFinite, InfinityInTheHead) {
   for (const double bad : {kInfinity, -kInfinity}) {
     const Pattern pattern = spoil_and_match([&](Inputs& inputs) {
       inputs.set_weight(kBadId, kBadColumn, bad);
-      // No row predicts the vocabulary entry whose logit is infinite, because its loss would be infinite.
-      for (int64_t i = 0; i < 37; ++i) {
-        if (inputs.targets.data()[i] == kBadId) inputs.targets.data()[i] = 0;
-      }
+      predict_others(inputs);
     });
     // Rows with a logit of +inf are NaN, rows with a logit of -inf are not.
-    const auto bad_rows = std::count(pattern.rows.begin(), pattern.rows.end(), true);
-    EXPECT_GT(bad_rows, 0);
-    EXPECT_LT(bad_rows, 37);
+    EXPECT_GT(pattern.rows, 0);
+    EXPECT_LT(pattern.rows, 37);
     EXPECT_TRUE(pattern.loss);
     // In good rows p = 0 is multiplied by the infinite weight, only in that column: 0 · ∞ = NaN.
-    EXPECT_EQ(pattern.d_hidden_nans, bad_rows * 19 + (37 - bad_rows));
+    EXPECT_EQ(pattern.d_hidden, pattern.rows * 19 + (37 - pattern.rows));
   }
-}
-
-TEST(NonFinite, InTheBias) {
-  for (const double bad : {kNaN, kInfinity}) {
-    const Pattern pattern = spoil_and_match([&](Inputs& inputs) { inputs.bias.set(0, kBadId, bad); });
-    EXPECT_EQ(pattern.rows, std::vector<bool>(37, true));
-    EXPECT_EQ(pattern.d_bias_nans, 150);
-  }
-  const Pattern masked = spoil_and_match([](Inputs& inputs) {
-    inputs.bias.set(0, kBadId, -kInfinity);
-    for (int64_t i = 0; i < 37; ++i) {
-      if (inputs.targets.data()[i] == kBadId) inputs.targets.data()[i] = 0;
-    }
-  });
-  EXPECT_EQ(masked.rows, std::vector<bool>(37, false));
-  EXPECT_EQ(masked.d_hidden_nans + masked.d_weight_nans + masked.d_bias_nans, 0);
-}
-
-TEST(NonFinite, BesideAnAllIgnoredBatch) {
-  InputSpec spec;
-  spec.ignored = 1;
-  const Pattern pattern = spoil_and_match(
-      [](Inputs& inputs) {
-        inputs.set_weight(kBadId, kBadColumn, kNaN);
-        inputs.bias.set(0, 3, kInfinity);
-      },
-      spec);
-  EXPECT_FALSE(pattern.loss);
-  EXPECT_EQ(pattern.d_hidden_nans + pattern.d_weight_nans + pattern.d_bias_nans, 0);
-}
-
-TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
-  Inputs inputs{InputSpec()};
-  inputs.hidden.set(kBadRow, kBadColumn, kNaN);
-  CrossEntropy options;
-  options.reduction = Reduction::kNone;
-  const auto losses =
-      cross_entropy(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {})
-          .per_token_loss;
-  for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(losses[i]), i == kBadRow) << i;
 }
 
 // Rows that the loss does not couple with the bad one keep their gradients.
@@ -194,6 +168,11 @@ TEST(NonFinite, InOneRowOfEveryTask) {
       const auto result = task.run(Context(small_tiles(plan)), outputs.views());
       if constexpr (requires { result.loss; }) {
         EXPECT_TRUE(std::isnan(result.loss));
+      }
+      if constexpr (requires { result.per_token_loss; }) {
+        for (size_t i = 0; i < result.per_token_loss.size() && !task.couples_rows; ++i) {
+          EXPECT_EQ(std::isnan(result.per_token_loss[i]), i == kBad) << i;
+        }
       }
       const bool of_batch = std::string(task.name).ends_with("of the batch");
       for (int64_t row = 0; row < kTokens && !of_batch; ++row) {

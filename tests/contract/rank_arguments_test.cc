@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every tensor and setting of every task, one at a time with another value on one of three ranks that share
-// the vocabulary: no rank returns a result, and all of them name the argument and two ranks.
-// rank_options_test.cc has the options.
+// Every tensor, setting and option of every task, one at a time with another value on one of three ranks: no
+// rank returns a result, and all of them name the argument and two ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,11 +18,11 @@
 namespace logitless::testing {
 namespace rank_arguments_test {
 
-// Returns whether ranks may differ in it: a rank has its own part of the head, and its own mode of writing
-// that part's gradients.
+// Returns whether ranks may differ in it: a rank has its own part of the head, its own mode of writing that
+// part's gradients, and its own way to say how a tensor is read.
 bool is_own(const std::string& name) {
-  static const std::set<std::string> kOwn = {"weight", "bias",          "scales",     "vocab_ids",
-                                             "lora_b", "d_weight_mode", "d_bias_mode"};
+  static const std::set<std::string> kOwn = {"weight",        "bias",        "scales",         "vocab_ids",    "lora_b",
+                                             "d_weight_mode", "d_bias_mode", "advantages_per", "ref_logps_per"};
   return kOwn.contains(name.substr(name.rfind('.') + 1));
 }
 
@@ -43,9 +42,6 @@ std::string compared_name(std::string name) {
   if (name == "chosen_ids" || name == "mask" || name.ends_with("sets.ids")) return "targets";
   if (const size_t at = name.find("lora_"); at != std::string::npos && !name.starts_with("d_")) name[at + 4] = '.';
   return name;
-}
-bool has_both_ranks(const std::string& message) {
-  return message.find("rank 0") != std::string::npos && message.find("rank 1") != std::string::npos;
 }
 
 // Calls change(name, apply) for each argument; apply() sets it to another value.
@@ -72,8 +68,20 @@ class Changes {
 
  private:
   template <class M>
-  void add(const std::string&, const Field&, M&) {}
+  void add(const std::string& name, const Field&, M& option) {
+    if constexpr (requires { other_values(option); }) {
+      if (!name.starts_with("backward.")) add_option(name, option);
+    }
+  }
+  template <class M>
+  void add_option(const std::string& name, M& option) {
+    for (const M& other : other_values(option)) {
+      change_(name + " = " + text_of(other), [&option, other] { option = other; });
+    }
+  }
   void add(const std::string& name, const Field&, double& number) {
+    static const std::set<std::string> kOfLogits = {"softcap", "lora_scale", "theta", "noise", "tolerance"};
+    if (!kOfLogits.contains(name.substr(name.rfind('.') + 1))) return add_option(name, number);
     const bool has_other = std::is_same_v<T, Distillation> || call_.drawn().model_as_reference;
     const bool is_read = name == "softcap" || (name.ends_with(".softcap") && has_other) ||
                          (name == "lora_scale" && !call_.drawn().lora_states) ||
@@ -84,6 +92,7 @@ class Changes {
   }
   void add(const std::string& name, const Field&, int64_t& number) {
     if (name == "backward.seed" && samples()) change_(name, [&number] { ++number; });
+    if (name.find("group") == std::string::npos && !name.starts_with("backward.")) add_option(name, number);
   }
   void add(const std::string& name, const Field&, WriteMode& mode) {
     change_(name, [&mode] { mode = WriteMode::kAccumulate; });
@@ -134,17 +143,25 @@ class Changes {
   std::deque<GuardedTensor> tensors_;
 };
 
-// Runs the call on three ranks. On rank 1 the argument `name` has another value, unless it is empty.
+enum class Split { kVocabulary, kBatch };
+
+// Runs the call on three ranks, which split the vocabulary or have a batch each. On rank 1 the argument
+// `name` has another value, unless it is empty.
 template <Task T>
-std::vector<std::exception_ptr> run_with(const DrawnCall& form, const std::string& name) {
+std::vector<std::exception_ptr> run_with(const DrawnCall& form, Split split, const std::string& name) {
   const std::vector<int64_t> parts = {2, 1, 2};
   ThreadGroup group(3);
   return run_ranks(3, [&](int rank) {
     GoodCall<T> call(form);
-    call.reset(rank == 0 ? 0 : rank + 1, parts[static_cast<size_t>(rank)]);
     ContextOptions options;
     options.threads = 1;
-    options.ranks.vocab = &group.of(rank);
+    if (split == Split::kVocabulary) {
+      call.reset(rank == 0 ? 0 : rank + 1, parts[static_cast<size_t>(rank)]);
+      options.ranks.vocab = &group.of(rank);
+    } else {
+      options.ranks.data = &group.of(rank);
+      options.ranks.sum_d_weight = true;
+    }
     const typename Changes<T>::Change change = [&](const std::string& at, const std::function<void()>& apply) {
       if (rank == 1 && at == name) apply();
     };
@@ -154,11 +171,11 @@ std::vector<std::exception_ptr> run_with(const DrawnCall& form, const std::strin
 }
 
 template <Task T>
-void expect_noticed(DrawnCall form) {
+void expect_noticed(DrawnCall form, Split split) {
   SCOPED_TRACE(code_of(form));
   form.kept = false;
   form.threads = 1;
-  for (const auto& error : run_with<T>(form, "")) ASSERT_EQ(message_of(error), "");
+  for (const auto& error : run_with<T>(form, split, "")) ASSERT_EQ(message_of(error), "");
   std::vector<std::string> names;
   {
     GoodCall<T> call(form);
@@ -166,28 +183,46 @@ void expect_noticed(DrawnCall form) {
     const Changes<T> changes(call, note);
   }
   EXPECT_GT(names.size(), 8U);
+  const std::string group = split == Split::kBatch ? "ranks.data" : "ranks.vocab";
+  int options = 0, refused = 0;
   for (const std::string& name : names) {
+    const size_t equals = name.find(" = ");
+    const bool is_option = equals != std::string::npos;
+    if (split == Split::kBatch && !is_option) continue;  // most belong to a rank's own tokens
     SCOPED_TRACE(name);
-    for (const auto& error : run_with<T>(form, name)) {
-      ASSERT_TRUE(error) << "a rank returned";
-      EXPECT_THROW(std::rethrow_exception(error), RankError);
-      const std::string message = message_of(error), words = " must be the same on all ranks of ranks.vocab: ";
-      EXPECT_NE(message.find(compared_name(name) + words), std::string::npos) << message;
-      EXPECT_TRUE(has_both_ranks(message)) << message;
+    const std::string words = compared_name(name.substr(0, equals)) + " must be the same on all ranks of " + group;
+    const auto errors = run_with<T>(form, split, name);
+    const std::string own = message_of(errors[1]);
+    const bool noticed = own.find(words) == 0 || (!is_option && own.find(words) != std::string::npos);
+    // Rank 1 may also refuse an option that has no meaning beside its others.
+    EXPECT_TRUE(noticed || (is_option && own.find("must be the same") == std::string::npos)) << own;
+    options += is_option, refused += !noticed;
+    if (noticed) {
+      EXPECT_NE(own.find(is_option ? " where rank 1 has " + name.substr(equals + 3) : "rank 1"), std::string::npos)
+          << own;
+    }
+    for (size_t rank = 0; rank < 3; ++rank) {
+      ASSERT_TRUE(errors[rank]) << "a rank returned";
+      if (rank != 1 || noticed) {
+        EXPECT_THROW(std::rethrow_exception(errors[rank]), RankError);
+      }
+      EXPECT_EQ(message_of(errors[rank]), noticed || rank == 1 ? own : "rank 1 of " + group + ": " + own);
     }
   }
+  EXPECT_LE(2 * refused, options);
 }
 
-TEST(RankArguments, AreTheSameOnAllRanksOfAVocabulary) {
+TEST(RankArguments, AreTheSameOnAllRanks) {
   AllTasks::each([]<class T>() {
     if constexpr (!std::is_same_v<T, CustomLoss>) {
       std::vector<DrawnCall> forms = forms_of(T::kName);
+      expect_noticed<T>(forms[0], Split::kBatch);
       if (std::is_same_v<T, CrossEntropy> || std::is_same_v<T, PolicyLoss>) {
         forms.push_back(forms[0]);
         forms.back().backward = BackwardMode::kSampled;
       }
       for (const DrawnCall& form : forms) {
-        if (!form.finished) expect_noticed<T>(form);  // finished logits are not split
+        if (!form.finished) expect_noticed<T>(form, Split::kVocabulary);  // finished logits are not split
       }
     }
   });

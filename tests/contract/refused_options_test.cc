@@ -17,22 +17,21 @@ TEST(RefusedOptions, OfACrossEntropy) {
   expect_changes({
       {"cross_entropy", "", ""},
       {"cross_entropy", "temperature = -1.5", "temperature = -1.5 must be a finite number above 0"},
-      {"cross_entropy", "label_smoothing = 1.25", "label_smoothing = 1.25 must be a number from 0 to 1"},
-      {"cross_entropy", "z_loss = -0.5", "z_loss = -0.5 must be a finite number of at least 0"},
-      {"cross_entropy", "softcap = -1", "softcap = -1 must be a finite number above 0"},
       {"cross_entropy", "softcap = 1e-40", "softcap = 1e-40 must be in [*] for float32 sums"},
       {"cross_entropy", "temperature = 1e-40", "temperature = 1e-40 must be in [*] for float32 sums"},
       {"cross_entropy", "num_items_in_batch = 3; reduction = sum", "num_items_in_batch = 3 needs reduction mean"},
-      {"soft_cross_entropy", "num_items_in_batch = 3; reduction = sum", "num_items_in_batch = 3 needs reduction mean"},
       {"soft_cross_entropy", "shift = 1", "shift = 1"},
       {"soft_cross_entropy", "ignore_index = 3", "ignore_index = 3"},
       {"id_logps", "shift = 1", "shift = 1"},
       {"id_logps", "ignore_index = 0", "ignore_index = 0"},
-      {"id_logps", "normalise_over = set; ignore_index = 0", "ignore_index = 0"},
       {"token_stats", "targets = ; entropy = 1", ""},
       {"token_stats", "targets = ; rank = 1", "rank*no targets"},
       {"token_stats", "targets = ; outside = 1", "outside*no targets"},
       {"token_stats", "targets = ; shift = 1", "shift = 1"},
+      {"token_stats", "d_logp = @2", "logp has 2 entries*6"},
+      {"token_stats", "d_cross = @7", "cross has 7 entries*6"},
+      {"token_stats", "d_entropy = @6", "entropy is not given"},
+      {"token_stats", "d_outside = @6", "outside is not given"},
       {"token_stats", "targets = ; ignore_index = 3", "ignore_index = 3"},
   });
 }
@@ -40,19 +39,21 @@ TEST(RefusedOptions, OfACrossEntropy) {
 TEST(RefusedOptions, OfAContext) {
   expect_changes({
       {"cross_entropy", "context.threads = -2", "threads = -2"},
-      {"cross_entropy", "context.row_tile = -1", "row_tile = -1"},
-      {"cross_entropy", "context.row_block = -1", "row_block = -1"},
       {"cross_entropy", "context.vocab_tile = -7", "vocab_tile = -7"},
       {"cross_entropy", "context.gemm_backend = abacus", "gemm_backend*abacus"},
       {"cross_entropy", "context.simd_target = MMX", "simd_target*MMX*plain"},
       {"cross_entropy", "context.plan = forward_only", "plan*forward_only"},
       {"cross_entropy", "context.workspace_bytes = 1000", "workspace_bytes = 1000 is too small: plan * needs at least"},
       {"cross_entropy of logits", "context.workspace_bytes = 16", "workspace_bytes = 16 is too small"},
-      {"policy_loss", "context.workspace_bytes = 10", "workspace_bytes = 10 is too small"},
-      {"id_logps", "context.workspace_bytes = 10; normalise_over = set", "workspace_bytes = 10 is too small"},
       {"id_logps", "context.slices = 2,3; normalise_over = set", "normalise_over = set cannot run: *ranks.slices"},
       {"cross_entropy of logits", "context.slices = 2,3", "ranks.slices is set: *finished logits cannot be cut"},
       {"cross_entropy of logits", "backward_mode = sampled", "backward.mode = sampled: finished logits have no head"},
+      {"cross_entropy", "backward_mode = sampled; theta = 0.1; context.plan = one_pass",
+       "backward.mode = sampled cannot run: it needs plan two_pass, but plan = one_pass is set"},
+      {"cross_entropy", "backward_mode = sampled; noise = 0.1; context.slices = 2,3",
+       "backward.mode = sampled cannot run: the vocabulary is cut*backward.theta"},
+      {"policy_loss", "backward_mode = sampled; theta = 0.1; entropy_bonus = 0.1",
+       "backward.mode = sampled cannot run: the loss has a gradient of the entropy"},
       {"cross_entropy", "backward_mode = sampled; lora_a = @2x4 float32; lora_b = @5x2 float32",
        "backward.mode = sampled cannot run: the head has a LoRA, and the noise of its gradients is not estimated: "
        "give backward.theta"},
@@ -78,7 +79,6 @@ TEST(RefusedOptions, OfAPolicyLossBesideItsTensors) {
       one(with("sampling_logps"), "sampling_logps is given but no sampler_correction, off_policy_mask_threshold"),
       one("sampler_clip_min = 0.5", "sampler_clip_min is set but sampler_correction = none"),
       one("sampler_clip_max = 2", "sampler_clip_max is set but sampler_correction = none"),
-      one("sampler_clip_max = none", "sampler_clip_max is set but sampler_correction = none"),
       // Using the sampler in the off-policy mask does not use its clip bounds.
       one(with("sampling_logps") + "; off_policy_mask_threshold = 0.5; sampler_clip_min = 0.5",
           "sampler_clip_min is set but sampler_correction = none"),
@@ -104,7 +104,6 @@ TEST(RefusedOptions, OfAPolicyLossBesideItsTensors) {
       one("loss_type = dr_grpo", "max_completion_length is not set: aggregation * (loss_type dr_grpo) divides by it"),
       one("num_sequences = 8; count_empty_sequences = 0", "count_empty_sequences = false*num_sequences = 8"),
       one("cov_low = 5", "cov_low = 5 must be below cov_high = 5"),
-      one("epsilon_low = 1.25", "epsilon_low = 1.25 must be a number from 0 to 1"),
       one("loss_type = cispo; epsilon_low = 0.25; epsilon_high = 0.5",
           "epsilon_high = 0.5 is below 1 - epsilon_low = 0.75"),
   });
@@ -172,12 +171,9 @@ TEST(RefusedOptions, WithoutAMeaningForAPreferenceLoss) {
       {"use_weighting = 1", without(all, {"aot", "aot_unpaired", "sft"})},
       {"reward_alpha = 0.5", {"simpo", "cpo"}},
       {"label_smoothing = 0.1", smooth},
-      {"label_smoothing = 0.25", smooth},
       {"label_smoothing = 0", without(all, {"exo_pair"})},
       {"label_smoothing = 0.5", without(smooth, {"robust"})},
-      {"label_smoothing = 0.75", without(smooth, {"robust"})},
       {"label_smoothing = 1", {}},
-      {"label_smoothing = -0.25", {}},
   };
   for (const std::string& loss : all) {
     const std::string without_reference = "; ref_logps = ; ref_logps_per = by_size";
@@ -186,9 +182,7 @@ TEST(RefusedOptions, WithoutAMeaningForAPreferenceLoss) {
     const std::string good = base + (needs ? "" : without_reference);
     for (const auto& [option, losses] : meanings) {
       const std::string name = std::string(option).substr(0, std::string(option).find(" = "));
-      const bool in_range =
-          std::string(option) != "label_smoothing = 1" && std::string(option).find('-') == std::string::npos;
-      const std::string words = name + "*" + (in_range ? loss : " = ");
+      const std::string words = name + "*" + (losses.empty() ? " = " : loss);
       expect_change({"preference_loss", good + "; " + option, losses.contains(loss) ? "" : words});
     }
     // A reference that is missing, or that no loss uses.
@@ -207,16 +201,10 @@ TEST(RefusedOptions, OfAPreferenceLoss) {
   expect_changes({
       one("", ""),
       one("loss_type = []", "loss_type is empty"),
-      one("loss_type = sigmoid,ipo; loss_weights = 1,nan", "loss_weights = nan must be a finite number"),
-      one("loss_weights = inf", "loss_weights = inf must be a finite number"),
       one("loss_weights = 1,2", "loss_weights has 2 entries but loss_type has 1"),
       one("f_alpha = 2", "f_alpha = 2 is set but f_divergence = reverse_kl"),
       one("loss_type = sft; ref_logps = ; ref_logps_per = by_size; ld_alpha = 0.5",
           "ld_alpha = 0.5 has no meaning for sft alone"),
-      one("loss_type = sft; ref_logps = ; ref_logps_per = by_size; f_divergence = js_divergence",
-          "f_divergence = js_divergence has no meaning for sft alone"),
-      one("loss_type = sft; ref_logps = ; ref_logps_per = by_size; use_weighting = 1",
-          "use_weighting has no meaning for sft alone"),
       // The range of every loss must hold, even if others allow more.
       one("loss_type = aot,sigmoid,robust; label_smoothing = 0.75",
           "label_smoothing = 0.75 must be below 0.5 for robust"),
@@ -226,21 +214,6 @@ TEST(RefusedOptions, OfAPreferenceLoss) {
           "reference is not given but sigmoid needs it: ref_logps of 0 make the loss reference-free"),
       one("loss_type = sigmoid,aot; use_weighting = 1", "use_weighting has no meaning for aot"),
   });
-}
-
-// A weight of 0 changes what a loss adds, but not what it requires.
-TEST(RefusedOptions, ALossOfWeight0AddsNothing) {
-  const auto loss_of = [](const char* changes) {
-    KeyCall call("preference_loss");
-    call.change(changes);
-    const KeyCall::Handle handle(call);
-    double loss = -1;
-    EXPECT_EQ(logitless_run(handle), LOGITLESS_OK) << logitless_last_error();
-    EXPECT_EQ(logitless_get_number(handle, "loss", &loss), LOGITLESS_OK);
-    return loss;
-  };
-  EXPECT_EQ(loss_of("loss_type = sigmoid,ipo; loss_weights = 1,0"), loss_of("loss_type = sigmoid"));
-  EXPECT_EQ(loss_of("loss_type = sigmoid; loss_weights = 0"), 0);
 }
 
 TEST(RefusedOptions, OfAKtoLoss) {
@@ -257,11 +230,8 @@ TEST(RefusedOptions, OfAKtoLoss) {
        "undesirable_weight = 2 is set but labels is empty"},
       {"kto_loss", "loss_type = a2po; reward_targets = @2; labels = ", ""},
       {"kto_loss", "labels = ", "labels is not given but hidden holds 2 sequences"},
-      {"kto_loss", "labels = @6", "labels has 6 entries but hidden holds 2 sequences"},
-      {"kto_loss", "kl_logps = @3", "kl_logps has 3 entries but kl_ref_logps has 0"},
       {"kto_loss", "kl_ref_logps = @2", "kl_logps is not given but kl_ref_logps has 2"},
       {"kto_loss", "kl_logps = @3; kl_ref_logps = @4", "kl_logps has 3 entries but kl_ref_logps has 4"},
-      {"kto_loss", "sequence_weights = @2; sequence_weights[1] = -1", "sequence_weights[*] = -* must be at least 0"},
   });
 }
 
@@ -291,7 +261,6 @@ TEST(RefusedOptions, OfADistillation) {
       {"set_distillation_loss", "loss_type = lk_hybrid", "loss_type = lk_hybrid is not a sum over token ids"},
       {"set_distillation_loss", "tail_floor = 0.001; outside = truncated",
        "tail_floor = 0.001 has no meaning for outside = truncated"},
-      {"set_distillation_loss", "tail_floor = 1", "tail_floor = 1 must be"},
       {"set_distillation_loss", "hard_weight = 0.5; temperature = 2", "hard_weight = 0.5 needs a temperature of 1"},
       {"set_distillation_loss", "hard_weight = 0.5; temperatures = @6", "hard_weight = 0.5 needs a temperature of 1"},
       {"set_distillation_loss", "hard_weight = 0.5; outside = renormalised",

@@ -15,15 +15,17 @@ TEST(RefusedTensors, OfHiddenStatesAndAHead) {
       {"cross_entropy", "weight = @0x4", "weight.rows = 0 must be positive"},
       {"cross_entropy", "hidden = @9223372036854775807x0x4", "sequences = 9223372036854775807*2147483647"},
       {"cross_entropy", "targets = @5", "targets has 5 entries but hidden has 6 rows"},
-      {"cross_entropy", "bias = @4", "bias has 4 entries but the vocabulary has 5"},
       {"cross_entropy", "bias = ", "d_bias is set but the head has no bias"},
-      {"cross_entropy", "d_hidden = @2x3x5 float32", "d_hidden is [6, 5] but hidden is [6, 4]"},
+      {"cross_entropy", "d_hidden = @2x3x4 float32 /11,4,1", "d_hidden_batch_stride = 11*overlap*d_hidden.stride = 4"},
+      {"cross_entropy", "d_hidden = @2x3x4 float32 /4,7,1", "d_hidden_batch_stride = 4*overlap*d_hidden.stride = 7"},
+      {"cross_entropy", "hidden = @6x1x4 float32; targets = @6; d_hidden = @6x1x4 float32 /3,4,1",
+       "d_hidden_batch_stride = 3"},
+      {"cross_entropy", "hidden = @2x3x4 float32 /3,4,1", "hidden.batch_stride = 3*row of 4 elements"},
+      {"cross_entropy", "targets = @2x3 int64 /3,0", "targets.stride = 0*positive"},
       {"cross_entropy", "d_weight = @5x4 float32 /1,5", "d_weight has strides [1, 5]: it must be stored as weight is"},
       {"cross_entropy", "hidden = @2x3x4 float64", "weight is float32 but hidden is float64"},
       {"cross_entropy", "bias = @5 float64", "bias is float64 but hidden is float32"},
       {"cross_entropy", "d_hidden = @2x3x4 float64", "d_hidden is float64 but must be float32"},
-      {"cross_entropy", "d_weight = @5x4 bfloat16", "d_weight is bfloat16 but must be float32"},
-      {"cross_entropy", "d_bias = @5 bfloat16", "d_bias is bfloat16 but must be float32"},
       {"cross_entropy", "logits = @6x5 float32", "logits are given together with hidden states or a head"},
       {"cross_entropy", "d_logits = @6x5 float32", "d_logits is set, but the logits are computed from hidden states"},
       {"cross_entropy", "packing = q4_0", "packing = q4_0, but weight is float32: a packed weight is uint8"},
@@ -46,23 +48,18 @@ TEST(RefusedTensors, OfSequencesAndTargets) {
       {"cross_entropy of sequences", "offsets[2] = 7", "offsets[2] = 7 must be the number of rows of hidden, 6"},
       {"cross_entropy of sequences", "hidden = @2x3x4 float32", "offsets is given, but hidden is [B, T, H]"},
       {"cross_entropy", "targets[2] = 5", "targets[2] = 5 is outside [0, 5) and is not ignore_index (-100)"},
-      {"cross_entropy", "targets[5] = -1", "targets[5] = -1 is outside [0, 5) and is not ignore_index (-100)"},
       {"cross_entropy", "targets[5] = -100", ""},
       {"cross_entropy", "targets[1] = -100; targets[0] = -1; ignore_index = -1",
        "targets[1] = -100 is outside [0, 5) and is not ignore_index (-1)"},
       {"cross_entropy", "targets[0] = 4294967296", "targets[0] = 4294967296 is outside [0, 5)"},
       // Per-token tensors of [T, B] would be read in the wrong order.
       {"cross_entropy", "targets = @3x2", "targets is [3, 2] but hidden is [2, 3, 4]"},
-      {"cross_entropy", "temperatures = @3x2", "temperatures is [3, 2] but hidden is [2, 3, 4]"},
       {"policy_loss", "chosen_ids = @3x2", "chosen_ids is [3, 2] but hidden is [2, 3, 4]"},
       {"policy_loss", "advantages = @3x2", "advantages is [3, 2] but hidden is [2, 3, 4]"},
-      {"policy_loss", "old_logps = @3x2", "old_logps is [3, 2] but hidden is [2, 3, 4]"},
       {"policy_loss", "mask = @3x2", "mask is [3, 2] but hidden is [2, 3, 4]"},
       {"policy_loss", "chosen_ids = @6; advantages = @2x3; old_logps = @2x3; mask = @6", ""},
       {"preference_loss", "hidden = @1x6x4 float32; d_hidden = ; targets = @6; ref_logps_per = by_size",
        "hidden holds 1 sequences: pairs need an even number"},
-      {"preference_loss", "hidden = @3x2x4 float32; d_hidden = ; targets = @6; ref_logps_per = by_size",
-       "hidden holds 3 sequences: pairs need an even number"},
       {"preference_loss of sequences", "offsets = @4; offsets[0] = 0; offsets[1] = 2; offsets[2] = 2; offsets[3] = 6",
        "hidden holds 3 sequences: pairs need an even number"},
       {"policy_loss", "advantages = @3",
@@ -73,13 +70,10 @@ TEST(RefusedTensors, OfSequencesAndTargets) {
        "offsets = @7; offsets[0] = 0; offsets[1] = 0; offsets[2] = 3; offsets[3] = 3; offsets[4] = 4; offsets[5] = 4; "
        "offsets[6] = 6; advantages = @6",
        "advantages has 6 entries, which may be per sequence or per token: set advantages_per"},
-      {"policy_loss", "chosen_ids[2] = 5", "chosen_ids[2] = 5 is outside [0, 5)"},
       {"policy_loss", "chosen_ids[4] = -100", "chosen_ids[4] = -100 is outside [0, 5)"},
       {"policy_loss", "chosen_ids[1] = -9223372036854775808", "chosen_ids[1] = -9223372036854775808"},
-      {"policy_loss", "advantages[1] = nan", "advantages[1] = nan must be finite"},
       {"policy_loss", "sampling_logps = @6; sampler_penalty = 1; sampling_logps[0] = -inf",
        "sampling_logps[0] = -inf must be finite"},
-      {"kto_loss", "labels[1] = 255", "labels[1] = 255 must be 0 or 1"},
       // Values under a false mask are not read; a sampler's log-probability may be unknown.
       {"policy_loss",
        "mask[3] = 0; mask[4] = 0; mask[5] = 0; chosen_ids[3] = 99; chosen_ids[4] = -1; old_logps[3] = nan; "
@@ -103,10 +97,8 @@ TEST(RefusedTensors, OfAReference) {
         {models, "", ""},
         {models, "ref_logps = @6", "ref_logps and reference.hidden are both set"},
         {task, "reference.hidden = @2x3x4", "ref_logps and reference.hidden are both set"},
-        {task, "reference.weight = @5x4", "ref_logps and reference.weight are both set"},
         {task, "reference.bias = @5", "ref_logps and reference.bias are both set"},
         {task, "reference.lora_a = @2x4; reference.lora_b = @5x2", "ref_logps and reference.lora are both set"},
-        {task, "reference.vocab_ids = @1 int64", "ref_logps and reference.vocab_ids are both set"},
         {task, "ref_logps_per = by_size; ref_logps = @3",
          "ref_logps has 3 entries but must have one per sequence (2) or one per token (6)"},
         {task, "ref_logps_per = by_size; ref_logps = @2", ""},
@@ -121,7 +113,6 @@ TEST(RefusedTensors, OfAReference) {
         {models, "reference.weight = @4x4 float32; reference.bias =",
          "reference.weight has 4 vocabulary entries but weight has 5"},
         {models, "reference.weight = ; reference.bias =", "reference.weight is not given"},
-        {models, "reference.softcap = -1", "reference: softcap = -1"},
         {task, six_sequences + "by_size",
          "ref_logps has 6 entries, which may be per sequence or per token: set ref_logps_per"},
         {task, six_sequences + "token", ""},
@@ -148,10 +139,7 @@ TEST(RefusedTensors, OfATeacher) {
       {"distillation_loss of models", "weight = @4x4 float32; bias = ; d_weight = ; d_bias =",
        "teacher.weight has 5 vocabulary entries but weight has 4"},
       {"distillation_loss of models", "teacher.hidden = @5x4 float32", "teacher.hidden has 5 rows but hidden has 6"},
-      {"distillation_loss of models", "teacher.hidden = @2x3x2 float32", "teacher: weight is [5, 4] but hidden has 2"},
       {"distillation_loss of models", "teacher.weight = ; teacher.bias =", "teacher: weight is not given"},
-      {"distillation_loss of models", "teacher.softcap = -1", "teacher: softcap = -1"},
-      {"distillation_loss of models", "teacher_round_logits_to = float32", "teacher_round_logits_to*bfloat16*float16"},
       {"distillation_loss of models", "teacher.hidden = @2x3x4 float64; teacher.weight = @5x4 float64; teacher.bias =",
        "teacher.hidden is float64 but hidden is float32: float64 cannot be mixed with other types"},
       {"distillation_loss", "teacher.lora_a = @2x4 float32; teacher.lora_b = @5x2 float32",
@@ -159,7 +147,6 @@ TEST(RefusedTensors, OfATeacher) {
       {"distillation_loss", "teacher.logits = ", "distillation_loss needs teacher.hidden or teacher.logits"},
       {"set_distillation_loss", "teacher.logps[3] = 0.4",
        "teacher.logps of row 3, entry 0, = 0.4 must be a log-probability: at most 0, not a probability"},
-      {"set_distillation_loss", "teacher.logps[3] = nan", "must be a log-probability"},
       {"set_distillation_loss", "teacher.sets.ids[2] = 5", "teacher.sets.ids of row 2, entry 0, = 5 is outside [0, 5)"},
       {"set_distillation_loss", "teacher.sets.offsets[1] = 2; teacher.sets.ids[0] = 1; teacher.sets.ids[1] = 1",
        "teacher.sets of row 0 has token id 1 twice: each id may occur once per row"},
@@ -167,7 +154,6 @@ TEST(RefusedTensors, OfATeacher) {
        "teacher.sets.offsets[1] = 2; teacher.sets.ids[0] = 1; teacher.sets.ids[1] = 2; teacher.logps[0] = -0.1; "
        "teacher.logps[1] = -0.1",
        "the probabilities of teacher.logps of row 0 sum to *, which is more than 1"},
-      {"set_distillation_loss", "teacher.outside_logps = @6; teacher.outside_logps[2] = 1", "teacher.outside_logps["},
       {"set_distillation_loss", "teacher.outside_logps = @6; teacher.logps[1] = -0.01",
        "the probabilities of teacher.outside_logps[*and teacher.logps of row *sum to *, which is more than 1"},
       {"set_distillation_loss", "teacher.logps[0] = 0; loss_type = reverse_kl",
@@ -177,55 +163,52 @@ TEST(RefusedTensors, OfATeacher) {
 }
 
 TEST(RefusedTensors, OfSetsOfIds) {
-  for (const char* normalise : {"", "normalise_over = set; "}) {
-    const auto one = [&](const std::string& changes, const std::string& words) {
-      expect_change({"id_logps", normalise + changes, words});
-      if (!*normalise) expect_change({"soft_cross_entropy", changes, words});
-    };
-    one("shift = 0", "");
-    one("sets.ids[3] = -1", "sets.ids of row 3, entry 0, = -1 is outside [0, 5)");
-    one("sets.ids[0] = 5", "sets.ids of row 0, entry 0, = 5 is outside [0, 5)");
-    one("sets.offsets[0] = 1", "sets.offsets[0] = 1 must be 0");
-    one("sets.offsets[1] = 3", "sets.offsets[2] = 2 is below *sets.offsets[1] = 3");
-    one("sets.offsets[6] = 5", "sets.offsets[6] = 5 must be the number of *sets.ids, 6");
-    one("sets.offsets = @6", "sets.offsets has 6 entries but must have 7");
-    one("sets.counts = @6 int64", "sets.offsets and *sets.counts are both set: counts are for ids of [N, K]");
-    one("sets.offsets = ; sets.ids = @7", "sets.ids has 7 entries but hidden has 6 rows");
-    one("sets.offsets = ; sets.ids = @6x1; sets.counts = @6 int64; sets.counts[1] = 3",
-        "sets.counts[1] = 3 must be from 0 to K = 1");
-    one("sets.offsets = ; sets.ids = @6x1; sets.counts = @5 int64", "sets.counts has 5 entries but hidden has 6 rows");
-  }
+  const auto one = [&](const std::string& changes, const std::string& words) {
+    expect_change({"id_logps", changes, words});
+    expect_change({"soft_cross_entropy", changes, words});
+  };
+  one("shift = 0", "");
+  one("sets.ids[3] = -1", "sets.ids of row 3, entry 0, = -1 is outside [0, 5)");
+  one("sets.ids[0] = 5", "sets.ids of row 0, entry 0, = 5 is outside [0, 5)");
+  one("sets.offsets[0] = 1", "sets.offsets[0] = 1 must be 0");
+  one("sets.offsets[1] = 3", "sets.offsets[2] = 2 is below *sets.offsets[1] = 3");
+  one("sets.offsets[6] = 5", "sets.offsets[6] = 5 must be the number of *sets.ids, 6");
+  one("sets.offsets = @6", "sets.offsets has 6 entries but must have 7");
+  one("sets.counts = @6 int64", "sets.offsets and *sets.counts are both set: counts are for ids of [N, K]");
+  one("sets.offsets = ; sets.ids = @7", "sets.ids has 7 entries but hidden has 6 rows");
+  one("sets.offsets = ; sets.ids = @6x1; sets.counts = @6 int64; sets.counts[1] = 3",
+      "sets.counts[1] = 3 must be from 0 to K = 1");
+  one("sets.offsets = ; sets.ids = @6x1; sets.counts = @5 int64", "sets.counts has 5 entries but hidden has 6 rows");
   expect_changes({
       {"id_logps", "upstream = @5", "upstream has 5 entries but the sets have 6"},
       {"soft_cross_entropy", "weights[3] = -0.5", "row 3, entry 0, = -0.5*a probability, not a logarithm"},
-      {"soft_cross_entropy", "weights[1] = nan", "row 1, entry 0, = nan"},
       {"soft_cross_entropy", "rows = @6x5 float32", "targets.rows is set *targets are either dense or sparse"},
-      {"soft_cross_entropy", "weights = ", "weights"},
       // Ignored values are not read.
       {"soft_cross_entropy", "mask = @6 uint8; weights[1] = nan; sets.ids[1] = -7", ""},
   });
   const std::string dense = "sets.ids = ; sets.offsets = ; weights = ; rows = @6x5 float32; ";
   expect_changes({
       {"soft_cross_entropy", dense + "rows[7] = -1", "vocabulary entry *a probability, not a logarithm"},
-      {"soft_cross_entropy", dense + "rows = @6x4 float32", "targets.rows is [6, 4] but must be [6, 5]"},
-      {"soft_cross_entropy", dense + "rows = @6x5 float64", "targets.rows is float64 but must be float32"},
   });
 }
 
 TEST(RefusedTensors, OfFinishedLogits) {
   expect_changes({
       {"cross_entropy of logits", "", ""},
+      {"cross_entropy of logits", "d_hidden = @2x3x4 float32", "d_hidden is set, but finished logits have no"},
+      {"cross_entropy of logits", "d_weight = @5x4 float32", "d_weight is set"},
+      {"cross_entropy of logits", "d_bias = @5 float32", "d_bias is set"},
+      {"cross_entropy of logits", "d_lora_a = @2x4 float32", "d_lora_a is set"},
+      {"cross_entropy of logits", "d_lora_b = @5x2 float32", "d_lora_b is set"},
+      {"cross_entropy of logits", "d_lora_states = @6x2 float32", "d_lora_states is set"},
       {"cross_entropy of logits", "logits = @2x3x0 float32; d_logits =", "logits.vocab = 0 must be positive"},
       {"cross_entropy of logits", "d_logits = @2x2x5 float32", "d_logits is [2, 2, 5] but logits is [2, 3, 5]"},
-      {"cross_entropy of logits", "logits = @1099511627776x1099511627776x5 float32", "logits has more elements"},
       {"cross_entropy of logits", "logits = @1099511627776x0x5 float32", "logits.batch = 1099511627776*2147483647"},
       {"cross_entropy of logits", "logits = @2x3x5 float32 /15,4,1", "logits.row_stride = 4*5 elements"},
       {"cross_entropy of logits", "logits = @2x3x5 float32 /4,5,1", "logits.batch_stride = 4*5 elements"},
       {"cross_entropy of logits", "d_logits = @2x3x5 float32 /15,3,1", "d_logits.row_stride = 3"},
       {"cross_entropy of logits", "d_logits = @2x3x5 float32 /14,5,1", "d_logits.batch_stride = 14*overlap*15"},
       {"cross_entropy of logits", "d_logits = @2x3x5 float32 /5,9,1", "d_logits.batch_stride = 5*row_stride = 9*10"},
-      {"cross_entropy of logits", "d_logits = @2x3x5 float64", "d_logits is float64 but must be float32"},
-      {"cross_entropy of logits", "d_logits = @2x3x5 float16", "d_logits is float16 but must be float32"},
       {"cross_entropy of logits", "logits = @2x3x5 float16; d_logits = @2x3x5 bfloat16",
        "d_logits is bfloat16 but must be float32 or logits's type, float16"},
       {"cross_entropy of logits", "logits = @2x3x5 float64", "d_logits is float32 but must be float64"},
@@ -248,16 +231,12 @@ TEST(RefusedTensors, OfALora) {
   expect_changes({
       {"cross_entropy", lora, ""},
       {"cross_entropy", states, ""},
-      {"cross_entropy", lora + "lora_a = @3x5", "lora.a has 5 columns but hidden has 4"},
-      {"cross_entropy", lora + "lora_b = @4x3", "lora.b has 4 rows but the vocabulary has 5"},
       {"cross_entropy", lora + "lora_b = @5x2", "lora.b has 2 columns but lora.a has 3 rows"},
       {"cross_entropy", lora + "lora_scale = 4e38", "lora.scale = 4e+38 does not fit in float32"},
       {"cross_entropy", lora + "d_lora_a = @2x4 float32", "d_lora_a is [2, 4] but lora.a is [3, 4]"},
       {"cross_entropy", "d_lora_a = @3x4 float32", "d_lora_a is set but the head has no lora.a"},
       {"cross_entropy", lora + states, "lora.a and lora.states are both set"},
-      {"cross_entropy", states + "lora_states = @5x3", "lora.states has 5 rows but hidden has 6"},
       {"cross_entropy", states + "lora_scale = 2", "lora.scale = 2 must be 1 with lora.states"},
-      {"cross_entropy", states + "d_lora_a = @3x4 float32", "d_lora_a is set but the head has no lora.a"},
   });
 }
 

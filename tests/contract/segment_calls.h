@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,6 @@
 #include "logitless/logitless.h"
 #include "seeded_model.h"
 #include "support/calls.h"
-#include "support/thread_ranks.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -37,26 +37,14 @@ struct Outputs {
     out.d_bias = {values.data() + (tokens + vocab) * hidden, vocab};
     return out;
   }
-  /// The Frobenius norm of the difference, for d_hidden and for d_weight.
-  double hidden_distance(const Outputs& other) const { return distance(other, 0, tokens * hidden); }
-  double weight_distance(const Outputs& other) const { return distance(other, tokens * hidden, vocab * hidden); }
-  double hidden_norm() const { return norm(0, tokens * hidden); }
-  double weight_norm() const { return norm(tokens * hidden, vocab * hidden); }
-
- private:
-  double distance(const Outputs& other, int64_t begin, int64_t count) const {
-    double squares = 0;
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(begin + count); ++i) {
-      squares += std::pow(static_cast<double>(values[i]) - static_cast<double>(other.values[i]), 2);
+  /// Returns the Frobenius norms of d_hidden and of d_weight, or of their differences from `other`.
+  std::array<double, 2> norms(const Outputs* other = nullptr) const {
+    std::array<double, 2> squares = {0, 0};
+    for (size_t i = 0; i < static_cast<size_t>((tokens + vocab) * hidden); ++i) {
+      const double value = static_cast<double>(values[i]) - static_cast<double>(other ? other->values[i] : 0);
+      squares[i < static_cast<size_t>(tokens * hidden) ? 0 : 1] += value * value;
     }
-    return std::sqrt(squares);
-  }
-  double norm(int64_t begin, int64_t count) const {
-    double squares = 0;
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(begin + count); ++i) {
-      squares += std::pow(static_cast<double>(values[i]), 2);
-    }
-    return std::sqrt(squares);
+    return {std::sqrt(squares[0]), std::sqrt(squares[1])};
   }
 };
 
@@ -156,55 +144,21 @@ inline void expect_unbiased(const SeededModel& model, const Caller& run, double 
   }
 }
 
-/// A rank's vocabulary entries of a head.
-struct Slice {
-  int64_t first, entries;
-
-  LmHead of(const LmHead& whole) const {
-    const int64_t width = whole.weight.cols;
-    LmHead out = whole;
-    out.weight = ConstMatrix(static_cast<const float*>(whole.weight.data) + first * width, entries, width);
-    if (whole.bias.data) out.bias = {static_cast<const float*>(whole.bias.data) + first, entries};
-    return out;
+/// Expects the larger relative error of d_hidden and d_weight, over many seeds, to be about `noise`.
+inline void expect_noise(const SeededModel& model, const Caller& run, double noise) {
+  const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(2, PlanKind::kTwoPass));
+  constexpr int kSeeds = 5;
+  std::array<double, 2> squares = {0, 0};
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    Plan plan;
+    const auto errors = outputs_of(model, run, by_noise(noise, seed), &plan, options_of(2)).norms(&exact);
+    ASSERT_LT(plan.kept_share, 0.5) << noise;
+    EXPECT_NEAR(plan.noise_estimate, noise, 1e-3 * noise);
+    for (size_t k = 0; k < 2; ++k) squares[k] += std::pow(errors[k] / exact.norms()[k], 2) / kSeeds;
   }
-};
-
-/// Three slices of a vocabulary of 2000 have the same bits for any number of ranks. `run` calls a loss on the
-/// slice of one rank.
-inline void expect_same_over_ranks(const SeededModel& model, const BackwardOptions& backward,
-                                   const std::function<Plan(const Context&, const Slice&, const Gradients&)>& run) {
-  const auto run_world = [&](const std::vector<std::vector<int64_t>>& world) {
-    const auto size = static_cast<int>(world.size());
-    ThreadGroup group(size);
-    std::vector<float> hidden(static_cast<size_t>(model.tokens * model.hidden));
-    std::vector<float> weight(static_cast<size_t>(model.vocab * model.hidden), -1);
-    std::vector<double> kept(world.size());
-    const auto errors = run_ranks(size, [&](int rank) {
-      const auto r = static_cast<size_t>(rank);
-      Slice slice = {0, 0};
-      for (size_t other = 0; other < r; ++other) {
-        for (const int64_t entries : world[other]) slice.first += entries;
-      }
-      for (const int64_t entries : world[r]) slice.entries += entries;
-      ContextOptions options = options_of(1);
-      if (size > 1) options.ranks.vocab = &group.of(rank);
-      options.ranks.slices = world[r];
-      std::vector<float> mine(hidden.size());
-      Gradients gradients;
-      gradients.d_hidden = {mine.data(), model.tokens, model.hidden};
-      gradients.d_weight = {weight.data() + slice.first * model.hidden, slice.entries, model.hidden};
-      gradients.backward = backward;
-      kept[r] = run(Context(options), slice, gradients).kept_share;
-      if (rank == 0) hidden = mine;
-    });
-    for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
-    for (const double share : kept) EXPECT_LT(share, 0.5);
-    hidden.insert(hidden.end(), weight.begin(), weight.end());
-    return hidden;
-  };
-  const std::vector<float> one = run_world({{700, 1000, 300}});
-  EXPECT_EQ(run_world({{700}, {1000, 300}}), one) << name_of(backward.mode);
-  EXPECT_EQ(run_world({{700}, {1000}, {300}}), one) << name_of(backward.mode);
+  const double reached = std::sqrt(std::max(squares[0], squares[1]));
+  EXPECT_GT(reached, noise / 1.3);
+  EXPECT_LT(reached, noise * 1.3);
 }
 
 }  // namespace logitless::testing

@@ -75,86 +75,27 @@ TEST(SegmentLosses, TheMeanOfEveryDivergenceIsExact) {
 
 TEST(SegmentLosses, TheMeanIsExactBesideHardTargetsAndOtherTemperatures) {
   Pupil pupil(8, 5, 1000, 0.2);
+  pupil.student.softcap = 3;
   Distillation options = of_kind(Divergence::kForwardKl);
   options.hard_weight = 0.5;
-  {
-    SCOPED_TRACE("one softmax");
-    expect_unbiased(pupil.student, pupil.distillation(options), 0.25);
-  }
   options.token.temperature = 2;
   options.teacher_temperature = 1.5;
   options.temperature_squared = true;
-  {
-    SCOPED_TRACE("two softmaxes");
-    expect_unbiased(pupil.student, pupil.distillation(options), 0.25);
-  }
-  {
-    SCOPED_TRACE("softcap");
-    pupil.student.softcap = 3;
-    expect_unbiased(pupil.student, pupil.distillation(options), 0.25);
-  }
-}
-
-TEST(SegmentLosses, TheMeanIsExactForATeacherOfFinishedLogits) {
-  const SeededModel model(8, 5, 1000, 0.2);
-  const std::vector<float> logits = normal(static_cast<size_t>(model.tokens * model.vocab), 21, 0.5);
-  expect_unbiased(
-      model,
-      [&](const Context& context, const Gradients& gradients) {
-        return distillation_loss(context, model.hidden_states(), model.head(),
-                                 Teacher(FinishedLogits(logits.data(), 1, model.tokens, model.vocab)), model.ids(), {},
-                                 gradients)
-            .plan;
-      },
-      0.25);
+  expect_unbiased(pupil.student, pupil.distillation(options), 0.25);
 }
 
 TEST(SegmentLosses, TheMeanOfSoftTargetsIsExact) {
   const SeededModel model(8, 5, 1000, 0.2);
   std::vector<float> rows = normal(static_cast<size_t>(model.tokens * model.vocab), 31, 2);
   for (float& x : rows) x = std::exp(x) / 8000;
-  {
-    SCOPED_TRACE("dense");
-    expect_unbiased(
-        model,
-        [&](const Context& context, const Gradients& gradients) {
-          return soft_cross_entropy(context, model.hidden_states(), model.head(),
-                                    SoftTargets(ConstMatrix(rows.data(), model.tokens, model.vocab)), {}, gradients)
-              .plan;
-        },
-        0.5);
-  }
-  {
-    SCOPED_TRACE("sparse");
-    std::vector<int64_t> ids;
-    for (int64_t i = 0; i < 2 * model.tokens; ++i) ids.push_back((i * 71) % model.vocab);
-    const std::vector<float> weights(ids.size(), 0.5F);
-    expect_unbiased(
-        model,
-        [&](const Context& context, const Gradients& gradients) {
-          const SoftTargets targets(IdSets(Targets(ids.data(), model.tokens, 2)), weights);
-          return soft_cross_entropy(context, model.hidden_states(), model.head(), targets, {}, gradients).plan;
-        },
-        0.25);
-  }
-}
-
-TEST(SegmentLosses, TheMeanOfUnpairedPreferencesIsExact) {
-  const SeededModel model(12, 5, 1000, 0.2);
-  const std::vector<uint8_t> labels = {1, 0};
-  const std::vector<float> ref_logps = {-39, -40};
-  KtoBatch batch;
-  batch.targets = {model.targets.data(), 2, 6};
-  batch.labels = labels;
-  batch.reference.logps = {ref_logps.data(), 2};
   expect_unbiased(
       model,
       [&](const Context& context, const Gradients& gradients) {
-        return kto_loss(context, HiddenStates(model.states.data(), 2, 6, model.hidden), model.head(), batch, {},
-                        gradients)
+        return soft_cross_entropy(context, model.hidden_states(), model.head(),
+                                  SoftTargets(ConstMatrix(rows.data(), model.tokens, model.vocab)), {}, gradients)
             .plan;
       },
-      0.25);
+      0.5);
 }
 
 TEST(SegmentLosses, CertifiedErrorsAreBelowTheirBounds) {
@@ -169,31 +110,18 @@ TEST(SegmentLosses, CertifiedErrorsAreBelowTheirBounds) {
       Plan plan;
       const Outputs got = outputs_of(pupil.student, run, certified(0.05), &plan);
       ASSERT_LT(plan.kept_share, 0.5);
-      EXPECT_GT(got.hidden_distance(exact), 0);
-      EXPECT_LT(got.hidden_distance(exact), plan.d_hidden_bound);
-      EXPECT_LT(got.weight_distance(exact), plan.d_weight_bound);
+      EXPECT_GT(got.norms(&exact)[0], 0);
+      EXPECT_LT(got.norms(&exact)[0], plan.d_hidden_bound);
+      EXPECT_LT(got.norms(&exact)[1], plan.d_weight_bound);
     }
   }
 }
 
 TEST(SegmentLosses, TheNoiseIsTheOneThatIsAskedFor) {
   const Pupil pupil(300, 24, 6000, 0.7);
-  for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kJsd}) {
+  for (const Divergence kind : {Divergence::kForwardKl, Divergence::kJsd}) {
     SCOPED_TRACE(name_of(kind));
-    const Caller run = pupil.distillation(of_kind(kind));
-    const Outputs exact = outputs_of(pupil.student, run, {}, nullptr, options_of(2, PlanKind::kTwoPass));
-    constexpr int kSeeds = 6;
-    double hidden = 0, weight = 0;
-    for (int seed = 0; seed < kSeeds; ++seed) {
-      Plan plan;
-      const Outputs got = outputs_of(pupil.student, run, by_noise(0.1, seed), &plan, options_of(2));
-      ASSERT_LT(plan.kept_share, 0.5);
-      hidden += std::pow(got.hidden_distance(exact) / exact.hidden_norm(), 2) / kSeeds;
-      weight += std::pow(got.weight_distance(exact) / exact.weight_norm(), 2) / kSeeds;
-    }
-    const double reached = std::sqrt(std::max(hidden, weight));
-    EXPECT_LT(reached, 0.13);
-    EXPECT_GT(reached, 0.077);
+    expect_noise(pupil.student, pupil.distillation(of_kind(kind)), 0.1);
   }
 }
 
@@ -203,55 +131,18 @@ TEST(SegmentLosses, HalvesAndTeamsHaveTheBitsOfOneCall) {
   Distillation options = of_kind(Divergence::kJsd);
   options.hard_weight = 0.25;
   options.token.temperature = 2;
+  const Context context(options_of(2));
+  const auto forward = distillation_loss.forward(context, student.hidden_states(), student.head(), pupil.teacher(),
+                                                 student.ids(), options);
   for (const BackwardOptions& backward : {sampled(0.1, 5), by_noise(0.3, 5), certified(0.2)}) {
     Plan plan;
     const Outputs want = outputs_of(student, pupil.distillation(options), backward, &plan);
     EXPECT_LT(plan.kept_share, 0.5) << name_of(backward.mode);
-    for (const int threads : {2, 3, 7}) {
-      EXPECT_EQ(outputs_of(student, pupil.distillation(options), backward, nullptr, options_of(threads)).values,
-                want.values);
-    }
-    const Context context(options_of(2));
-    const auto forward = distillation_loss.forward(context, student.hidden_states(), student.head(), pupil.teacher(),
-                                                   student.ids(), options);
-    Outputs apart(student);
-    Gradients views = apart.views();
-    views.backward = backward;
-    distillation_loss.backward(context, student.hidden_states(), student.head(), pupil.teacher(), student.ids(),
-                               options, forward, 1.0, views);
-    EXPECT_EQ(apart.values, want.values);
-  }
-}
-
-TEST(SegmentLosses, TheSameBitsForAnyNumberOfRanks) {
-  const Pupil pupil(50, 9, 2000, 2);
-  const SeededModel& student = pupil.student;
-  for (const BackwardOptions& backward : {sampled(0.2, 3), certified(0.05)}) {
-    expect_same_over_ranks(student, backward,
-                           [&](const Context& context, const Slice& slice, const Gradients& outputs) {
-                             const Teacher teacher = {pupil.teacher().hidden, slice.of(pupil.teacher().head)};
-                             return distillation_loss(context, student.hidden_states(), slice.of(student.head()),
-                                                      teacher, student.ids(), of_kind(Divergence::kReverseKl), outputs)
-                                 .plan;
-                           });
-  }
-}
-
-TEST(SegmentLosses, TheValuesAreThoseOfExactGradients) {
-  const Pupil pupil(40, 9, 2000, 2);
-  const SeededModel& student = pupil.student;
-  const Context context(options_of(2, PlanKind::kTwoPass));
-  for (const Divergence kind : kKinds) {
-    Outputs outputs(student);
-    const auto loss_of = [&](const BackwardOptions& backward) {
-      Gradients views = outputs.views();
-      views.backward = backward;
-      return distillation_loss(context, student.hidden_states(), student.head(), pupil.teacher(), student.ids(),
-                               of_kind(kind), views);
+    const Caller apart = [&](const Context& in, const Gradients& views) {
+      return distillation_loss.backward(in, student.hidden_states(), student.head(), pupil.teacher(), student.ids(),
+                                        options, forward, 1.0, views);
     };
-    const DistillationResult exact = loss_of({}), drawn = loss_of(sampled(0.2));
-    EXPECT_EQ(drawn.loss, exact.loss) << name_of(kind);
-    EXPECT_EQ(drawn.per_token_divergence, exact.per_token_divergence) << name_of(kind);
+    EXPECT_EQ(outputs_of(student, apart, backward, nullptr, options_of(3)).values, want.values);
   }
 }
 

@@ -15,10 +15,8 @@ namespace logitless::testing {
 namespace shared_workspace_test {
 
 ContextOptions small_tiles(int threads, Workspace* workspace) {
-  ContextOptions options;
-  options.threads = threads;
-  options.row_tile = options.row_block = 8;
-  options.vocab_tile = 32;
+  ContextOptions options = testing::small_tiles(PlanKind::kAuto, threads);
+  options.row_block = 8;
   options.workspace = workspace;
   return options;
 }

@@ -118,6 +118,12 @@ TEST(NamedLossCalls, CertifiedGradientsOfALargeVocabulary) {
     call.task = task;
     expect_right(call);
   }
+  // Ranks of a vocabulary choose the same segments as one process.
+  call.vocab_ranks = 2;
+  for (const BackwardMode mode : {BackwardMode::kSampled, BackwardMode::kCertified}) {
+    call.backward = mode;
+    for (call.slices = 1; call.slices <= 2; ++call.slices) expect_right(call);
+  }
 }
 
 TEST(NamedLossCalls, CoupledRowsOfFinishedLogitsTakeTwoSweeps) {

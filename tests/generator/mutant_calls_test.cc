@@ -55,12 +55,14 @@ TEST(NamedCalls, ATeachersDiscountBesideAMask) {
 }
 
 TEST(NamedCalls, LossWeightsOfSftBesideAnotherLoss) {
-  DrawnCall call;
-  call.task = "preference_loss";
-  call.options = {{"loss_type", "[hinge, sft]"}, {"loss_weights", "[1, 0.25]"}};
-  call.time = 5;
-  EXPECT_EQ(check(call).refusal, "");
-  EXPECT_EQ(fault_of(call), "");
+  for (const char* const weights : {"[1, 0.25]", "[0, 1]", "[0, 0]"}) {
+    DrawnCall call;
+    call.task = "preference_loss";
+    call.options = {{"loss_type", "[hinge, sft]"}, {"loss_weights", weights}};
+    call.time = 5;
+    EXPECT_EQ(check(call).refusal, "");
+    EXPECT_EQ(fault_of(call), "");
+  }
 }
 
 // needs() does not request the mass outside the targets, but gradients() does.

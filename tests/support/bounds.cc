@@ -26,7 +26,7 @@ double sech_squared(double x) {
 void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& stats, const MatrixXd& abs_products,
                       int64_t i, const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const double u = arithmetic.unit;
-  const double product = arithmetic.exact_logits ? 0.0 : arithmetic.sum(static_cast<double>(problem.hidden.cols() + 1));
+  const double product = arithmetic.sum(static_cast<double>(problem.hidden.cols() + 1));
   for (int64_t v = 0; v < problem.vocab(); ++v) {
     const double shifted = stats.shifted(i, v);
     if (!std::isfinite(shifted)) continue;
@@ -44,41 +44,18 @@ void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& 
   }
 }
 
-// Bounds the error of the log-sum-exp of all entries except the label, and of its difference to the
-// log-sum-exp of all entries.
-double bound_outside(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
-                     const Arithmetic& arithmetic, const StatisticBounds& bounds) {
-  const double outside = stats.outside[i];
-  if (!std::isfinite(outside)) return 0;
-  double growth = 0, largest = -std::numeric_limits<double>::infinity();
-  for (int64_t v = 0; v < problem.vocab(); ++v) {
-    const double log_p = stats.log_p(i, v);
-    if (v == problem.labels[i] || !std::isfinite(log_p)) continue;
-    growth += std::exp(log_p - outside) * std::expm1(bounds.shifted(i, v));
-    largest = std::max(largest, log_p);
-  }
-  const double log_sum = outside - largest, u = arithmetic.unit, vocab = static_cast<double>(problem.vocab());
-  return growth + kFunctionUnits * u + arithmetic.sum(vocab) + vocab * arithmetic.smallest +
-         4 * u * (std::abs(largest) + log_sum + stats.log_sum[i]);
-}
-
 void bound_row_statistics(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
                           const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const int64_t vocab = problem.vocab();
   const double u = arithmetic.unit;
   const double sum = arithmetic.sum(static_cast<double>(vocab));
-  const int64_t best = stats.argmax[i];
   const double log_sum = stats.log_sum[i];
 
   // The growth, Σ p (e^d - 1), bounds the relative change of Σ exp(a - m).
-  double growth = 0, rival = 0;
+  double growth = 0;
   for (int64_t v = 0; v < vocab; ++v) {
-    const double d = bounds.shifted(i, v);
     const double p = std::exp(stats.log_p(i, v));
-    if (p > 0) growth += p * std::expm1(d);
-    // Entries that may exceed the maximum: m and l then move together by the same amount.
-    const double gap = d + bounds.shifted(i, best);
-    if (v != best && stats.shifted(i, v) + gap >= 0) rival = std::max(rival, gap);
+    if (p > 0) growth += p * std::expm1(bounds.shifted(i, v));
   }
   // Relative error of Σ_w≠best exp(a_w - m), whose share of the whole sum is 1 - p_best = 1 - e^(-l). Terms
   // below the smallest normal number may be lost.
@@ -86,7 +63,6 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
 
   double entropy = 0, mean = 0, mean_slope = 0, mean_square = 0, sum_terms = 0, cross = 0, cross_terms = 0;
-  double squares = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double log_p = stats.log_p(i, v);
     if (!std::isfinite(log_p)) continue;
@@ -101,8 +77,6 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
-    // At half the temperature a - m has the same number of roundings, and is twice as large.
-    squares += p * p * std::expm1(2 * bounds.log_p(i, v) + 8 * u * distance);
     // d entropy / d a_v = -p_v (log p_v + entropy).
     const double slope = std::abs(log_p + stats.entropy[i]);
     entropy += p * slope * d;
@@ -115,16 +89,12 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     cross_terms += problem.cross[v] * (distance + log_sum);
   }
   const double cross_sum = problem.cross.sum();
-  bounds.max[i] = bounds.shifted(i, best) + rival + 2 * u * std::abs(stats.max[i]);
-  bounds.log_sum[i] = bounds.log_p(i, best) + rival;
   bounds.lse[i] = growth + log_sum_error + 2 * u * (std::abs(stats.max[i]) + log_sum);
   bounds.logp[i] = bounds.log_p(i, problem.labels[i]) / problem.logp_divisor(i) + 2 * u * std::abs(stats.logp[i]);
   bounds.entropy[i] = entropy + 2 * (mean_square + mean * mean_slope) + log_sum_error +
                       (kFunctionUnits * u + sum + 4 * u) * sum_terms + 4 * u * stats.entropy[i] +
                       flushed * -std::log(arithmetic.smallest);
   bounds.cross[i] = cross + cross_sum * log_sum_error + (sum + 4 * u) * cross_terms;
-  bounds.square_sum[i] = squares + 2 * (kFunctionUnits * u + sum + 4 * u) * stats.square_sum[i] + flushed;
-  bounds.outside[i] = bound_outside(problem, stats, i, arithmetic, bounds) + growth + log_sum_error;
 }
 
 Arithmetic arithmetic_of_sums(DType inputs) {
@@ -182,8 +152,7 @@ StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::S
                                  const MatrixXd& abs_products, const Arithmetic& arithmetic) {
   StatisticBounds bounds;
   bounds.raw = bounds.shifted = bounds.log_p = MatrixXd::Zero(problem.tokens(), problem.vocab());
-  for (VectorXd* bound : {&bounds.max, &bounds.log_sum, &bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross,
-                          &bounds.outside, &bounds.square_sum}) {
+  for (VectorXd* bound : {&bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross}) {
     *bound = VectorXd::Zero(problem.tokens());
   }
   for (int64_t i = 0; i < problem.tokens(); ++i) {
@@ -209,9 +178,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
     }
     const double g_logp = std::abs(grads.logp[i]) / problem.logp_divisor(i);
     const double e_logp = token_errors.logp[i] / problem.logp_divisor(i);
-    const double g_lse = std::abs(grads.lse[i]), g_entropy = std::abs(grads.entropy[i]);
-    const double g_cross = std::abs(grads.cross[i]), g_outside = std::abs(grads.outside[i]);
-    const double entropy = std::abs(stats.entropy[i]);
+    const double g_lse = std::abs(grads.lse[i]), g_cross = std::abs(grads.cross[i]);
     for (int64_t v = 0; v < problem.vocab(); ++v) {
       const double log_p = stats.log_p(i, v);
       const double p = std::exp(log_p);
@@ -229,19 +196,6 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
       error += g_lse * (p_error + 4 * u * p) + token_errors.lse[i] * p;
       error +=
           g_cross * (cross_sum * p_error + 4 * u * (q + cross_sum * p)) + token_errors.cross[i] * (q + cross_sum * p);
-      if (p > 0) {
-        const double log_ratio = std::abs(log_p + stats.entropy[i]);
-        error += g_entropy * (p_error * log_ratio + p * (bounds.log_p(i, v) + bounds.entropy[i]) +
-                              4 * u * p * (std::abs(log_p) + entropy));
-        error += token_errors.entropy[i] * p * log_ratio;
-      }
-      if (g_outside > 0) {
-        // For the label it is -p; for other entries p / p_outside - p, whose two logarithms have at most
-        // these errors.
-        const double share = is_label || !std::isfinite(log_p) ? 0 : std::exp(log_p - stats.outside[i]);
-        error += g_outside * (share * std::expm1(log_p_error + bounds.outside[i]) + p_error +
-                              (kFunctionUnits + 4) * u * (share + p) + arithmetic.smallest);
-      }
       // d log(1 - tanh²(r / softcap)) / dr is at most 2 / softcap.
       double slope_error = 0;
       if (problem.softcap > 0) {

@@ -28,7 +28,6 @@ struct Arithmetic {
   double unit = 0x1p-24;       ///< u of products and sums
   double smallest = 0x1p-126;  ///< results below it may be flushed to 0
   double gradient_unit = 0;    ///< relative error of dL/dlogits as input of the gradient GEMMs
-  bool exact_logits = false;   ///< the test's inputs are small integers, so r is exact
   double sigmas = kElementSigmas;
 
   double sum(double terms) const;
@@ -47,18 +46,18 @@ oracle::MatrixXd absolute_products(const oracle::Problem& problem);
 /// The gradients' sums over the absolute values of all terms.
 oracle::ParameterGradients absolute_gradients(const oracle::Problem& problem, const oracle::MatrixXd& d_raw);
 
-/// Bounds |engine - oracle| for everything in oracle::Statistics.
+/// Bounds |engine - oracle| for the statistics of a cross-entropy.
 struct StatisticBounds {
   oracle::MatrixXd raw;      ///< of r, [N, V]
   oracle::MatrixXd shifted;  ///< of a - m, except for an error common to all vocabulary entries, [N, V]
   oracle::MatrixXd log_p;    ///< [N, V]
-  oracle::VectorXd max, log_sum, logp, lse, entropy, cross, outside, square_sum;
+  oracle::VectorXd logp, lse, entropy, cross;
 };
 
 StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::Statistics& stats,
                                  const oracle::MatrixXd& abs_products, const Arithmetic& arithmetic);
 
-/// Bounds dL/dr, [N, V]. `token_errors` bounds the errors of `grads` themselves.
+/// Bounds dL/dr of a cross-entropy, [N, V]. `token_errors` bounds the errors of `grads` themselves.
 oracle::MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Statistics& stats,
                                        const StatisticBounds& bounds, const oracle::TokenGradients& grads,
                                        const oracle::TokenGradients& token_errors,

@@ -212,18 +212,5 @@ inline std::vector<double> entropy_from_logits(const Context& context, const Fin
   }
   return ran.result.stats.entropy;
 }
-inline size_t slice_bytes_per_token(DType hidden, const StatsRequest& request = {}) {
-  return slice_bytes_per_token(hidden, TokenStatistics{.request = request});
-}
-inline std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                                const Targets& targets, const TokenOptions& token = {},
-                                                const StatsRequest& request = {}) {
-  return fold_slice(context, logits_of(hidden, head), TokenStatistics{targets, token, request});
-}
-inline std::vector<std::byte> cross_entropy_slice(const Context& context, const HiddenStates& hidden,
-                                                  const LmHead& head, const Targets& targets, CrossEntropy task = {}) {
-  task.targets = targets;
-  return fold_slice(context, logits_of(hidden, head), task);
-}
 
 }  // namespace logitless::testing

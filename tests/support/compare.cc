@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
-#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -77,90 +75,6 @@ void expect_output_near(const OutputCheck& check, const Expected& expected) {
     EXPECT_TRUE(squared_error <= squared_tolerance)
         << check.what << ": L2 norm of the error is " << std::sqrt(squared_error) << ", the bound "
         << std::sqrt(squared_tolerance) << ", the norm " << check.want.norm();
-  }
-}
-
-void expect_sign(const char* what, double value, int sign, int64_t row) {
-  if (std::isnan(value)) return;  // another comparison checks whether it may be NaN
-  EXPECT_TRUE(sign * value >= 0) << what << "[" << row << "] is " << value;
-}
-
-// Entries that rounding cannot order relative to the target may count as before or after it.
-void expect_ranks(const std::vector<int64_t>& got, const Expected& expected) {
-  const oracle::Problem& problem = expected.problem;
-  const oracle::Statistics& want = expected.stats;
-  const MatrixXd& bounds = expected.stat_bounds.shifted;
-  const bool exact = expected.arithmetic.exact_logits && !(problem.softcap > 0);
-  ASSERT_EQ(static_cast<int64_t>(got.size()), problem.tokens());
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
-    int64_t least = want.rank[i], most = want.rank[i];
-    if (least > 0 && !exact) {
-      const int64_t label = problem.labels[i];
-      for (int64_t v = 0; v < problem.vocab(); ++v) {
-        const double lead = want.shifted(i, v) - want.shifted(i, label), gap = bounds(i, v) + bounds(i, label);
-        if (v == label || !std::isfinite(lead) || !(std::abs(lead) <= gap)) continue;
-        lead > 0 ? --least : ++most;
-      }
-    }
-    EXPECT_TRUE(least <= got[i] && got[i] <= most)
-        << "rank[" << i << "] is " << got[i] << ", not from " << least << " to " << most;
-  }
-}
-
-// Returns whether vocabulary entry `a` may precede `b` in a list of a row's largest logits: its logit is
-// larger, or rounding cannot tell them apart, or they are equal and its id is lower.
-bool may_come_before(int64_t i, int64_t a, int64_t b, const Expected& expected) {
-  const double of_a = expected.stats.shifted(i, a), of_b = expected.stats.shifted(i, b);
-  if (of_a == of_b) return a < b || expected.stat_bounds.shifted(i, a) > 0 || expected.stat_bounds.shifted(i, b) > 0;
-  return of_a > of_b || of_b - of_a <= expected.stat_bounds.shifted(i, a) + expected.stat_bounds.shifted(i, b);
-}
-
-// Compares the list of a row whose statistics are not NaN.
-void expect_top_list(int64_t i, std::span<const int64_t> ids, std::span<const double> logps, const Expected& expected) {
-  const oracle::Problem& problem = expected.problem;
-  const size_t entries = std::min(ids.size(), static_cast<size_t>(problem.vocab()));
-  std::vector<bool> listed(static_cast<size_t>(problem.vocab()));
-  for (size_t k = 0; k < entries; ++k) {
-    const int64_t id = ids[k];
-    ASSERT_TRUE(id >= 0 && id < problem.vocab()) << "top_ids[" << i << ", " << k << "] is " << id;
-    EXPECT_FALSE(listed[static_cast<size_t>(id)]) << id << " is twice in row " << i;
-    listed[static_cast<size_t>(id)] = true;
-    const double want = expected.stats.log_p(i, id) / problem.logp_divisor(i);
-    const double tolerance = expected.stat_bounds.log_p(i, id) / problem.logp_divisor(i);
-    expect_near("top_logps[" + std::to_string(i) + ", " + std::to_string(k) + "]", logps[k], want,
-                tolerance + (std::isfinite(want) ? 2 * expected.arithmetic.unit * std::abs(want) : 0));
-    if (k > 0) {
-      EXPECT_TRUE(may_come_before(i, ids[k - 1], id, expected)) << "row " << i << ", place " << k;
-    }
-  }
-  for (int64_t v = 0; v < problem.vocab(); ++v) {
-    for (size_t k = 0; k < entries && !listed[static_cast<size_t>(v)]; ++k) {
-      EXPECT_TRUE(may_come_before(i, ids[k], v, expected)) << "row " << i << " has " << ids[k] << ", but not " << v;
-    }
-  }
-  for (size_t k = entries; k < ids.size(); ++k) {
-    EXPECT_EQ(ids[k], -1);
-    EXPECT_EQ(logps[k], -std::numeric_limits<double>::infinity());
-  }
-}
-
-void expect_top_lists(const TokenStats& got, const Expected& expected) {
-  const oracle::Problem& problem = expected.problem;
-  if (problem.tokens() == 0 || got.top_ids.empty()) return;
-  ASSERT_EQ(got.top_logps.size(), got.top_ids.size());
-  const size_t count = got.top_ids.size() / static_cast<size_t>(problem.tokens());
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
-    const auto ids = std::span(got.top_ids).subspan(static_cast<size_t>(i) * count, count);
-    const auto logps = std::span(got.top_logps).subspan(static_cast<size_t>(i) * count, count);
-    const bool nan = std::isnan(expected.stats.max[i]);
-    if (problem.is_active(i) && !nan) {
-      expect_top_list(i, ids, logps, expected);
-      continue;
-    }
-    for (size_t k = 0; k < count; ++k) {
-      EXPECT_EQ(ids[k], -1) << i;
-      EXPECT_TRUE(nan ? std::isnan(logps[k]) : logps[k] == 0) << i;
-    }
   }
 }
 
@@ -244,45 +158,6 @@ void expect_gradients_near(const GradientOutputs& outputs, const Expected& expec
   if (run.sink && run.d_weight) {
     EXPECT_EQ(outputs.words_received(), expected.problem.vocab()) << "vocabulary entries that reached the sink";
     EXPECT_EQ(outputs.sink_complaints(), "");
-  }
-}
-
-void expect_statistics_near(const TokenStats& got, const Expected& expected) {
-  const oracle::Problem& problem = expected.problem;
-  const oracle::Statistics& want = expected.stats;
-  const StatisticBounds& bounds = expected.stat_bounds;
-  expect_column_near("logp", got.logp, want.logp, bounds.logp);
-  expect_column_near("lse", got.lse, want.lse, bounds.lse);
-  if (!got.entropy.empty()) expect_column_near("entropy", got.entropy, want.entropy, bounds.entropy);
-  if (!got.cross.empty()) expect_column_near("cross", got.cross, want.cross, bounds.cross);
-  if (!got.outside.empty()) expect_column_near("outside", got.outside, want.outside, bounds.outside);
-  if (!got.square_sum.empty()) expect_column_near("square_sum", got.square_sum, want.square_sum, bounds.square_sum);
-  expect_column_near("log_sum", got.log_sum, want.log_sum, bounds.log_sum);
-  ASSERT_EQ(static_cast<int64_t>(got.max_logit.size()), problem.tokens());
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
-    expect_near("max_logit[" + std::to_string(i) + "]", got.max_logit[i], want.max[i] * problem.logit_divisor(i),
-                bounds.max[i] * problem.logit_divisor(i));
-    expect_sign("logp", got.logp[i], -1, i);
-    if (!got.cross.empty()) expect_sign("cross", got.cross[i], -1, i);
-    if (!got.outside.empty()) expect_sign("outside", got.outside[i], -1, i);
-    if (!got.entropy.empty()) expect_sign("entropy", got.entropy[i], 1, i);
-  }
-  if (!got.rank.empty()) expect_ranks(got.rank, expected);
-  expect_top_lists(got, expected);
-  if (got.argmax.empty()) return;
-  ASSERT_EQ(static_cast<int64_t>(got.argmax.size()), problem.tokens());
-  for (int64_t i = 0; i < problem.tokens(); ++i) {
-    const int64_t entry = got.argmax[i];
-    if (!problem.is_active(i)) {
-      EXPECT_EQ(entry, -1) << "argmax[" << i << "]";
-    } else if (!std::isnan(want.max[i])) {
-      ASSERT_TRUE(entry >= 0 && entry < problem.vocab()) << "argmax[" << i << "] is " << entry;
-      // It may differ from the oracle's entry only if rounding can have put it first; of equal logits the
-      // first entry is required.
-      const double gap = bounds.shifted(i, entry) + bounds.shifted(i, want.argmax[i]);
-      EXPECT_TRUE(entry == want.argmax[i] || (gap > 0 && want.shifted(i, entry) + gap >= 0))
-          << "argmax[" << i << "] is " << entry << ", not " << want.argmax[i];
-    }
   }
 }
 

@@ -26,16 +26,15 @@ HostTensor hidden_tensor(const InputSpec& spec, DType dtype, Rows places, const 
 // Fills the gaps between strided targets: not an entry of any vocabulary, and not ignore_index.
 constexpr int64_t kNoEntry = 123456789;
 
-template <class T>
-HostArray<T> lay_out(const std::vector<int64_t>& ids, bool strided, int64_t sequences, const Allocate& allocate) {
-  if (!strided || ids.empty()) return HostArray<T>(std::vector<T>(ids.begin(), ids.end()), allocate);
+HostArray<int64_t> lay_out(const std::vector<int64_t>& ids, bool strided, int64_t sequences, const Allocate& allocate) {
+  if (!strided || ids.empty()) return HostArray<int64_t>(ids, allocate);
   const auto time = static_cast<int64_t>(ids.size()) / sequences, batch_stride = 2 * (time + 1);
-  std::vector<T> table(static_cast<size_t>((sequences - 1) * batch_stride + 2 * (time - 1) + 1), T{kNoEntry});
+  std::vector<int64_t> table(static_cast<size_t>((sequences - 1) * batch_stride + 2 * (time - 1) + 1), kNoEntry);
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    table[static_cast<size_t>(row / time * batch_stride + row % time * 2)] = static_cast<T>(ids[i]);
+    table[static_cast<size_t>(row / time * batch_stride + row % time * 2)] = ids[i];
   }
-  return HostArray<T>(table, allocate);
+  return HostArray<int64_t>(table, allocate);
 }
 
 // Returns the vocabulary entry that each row favours.
@@ -108,11 +107,7 @@ Inputs::Inputs(const InputSpec& input_spec)
       set_hidden(i, h, spec.poison && without[i] ? kNaN : value);
     }
   }
-  if (spec.targets32) {
-    targets32 = lay_out<int32_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
-  } else {
-    targets = lay_out<int64_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
-  }
+  targets = lay_out(ids, spec.strided_targets, target_sequences(), spec.allocate);
   if (!spec.offsets.empty()) offsets = HostArray<int64_t>(spec.offsets, spec.allocate);
 }
 
@@ -134,7 +129,11 @@ LmHead Inputs::head_view() const {
   return head;
 }
 
-Targets Inputs::targets_view() const { return spec.targets32 ? targets_in(targets32) : targets_in(targets); }
+Targets Inputs::targets_view() const {
+  if (!spec.strided_targets) return Targets(targets.data(), targets.size());
+  const int64_t batch = target_sequences();
+  return Targets(targets.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
+}
 
 double Inputs::weight_at(int64_t entry, int64_t column) const {
   return is_hidden_vocab(spec) ? weight.get(column, entry) : weight.get(entry, column);

@@ -36,7 +36,6 @@ struct InputSpec {
   int64_t ignore_index = -100;
   int64_t shift = 0;
   std::vector<int64_t> targets;  ///< repeated as needed; empty: random
-  bool targets32 = false;
   /// Targets are every other id of a table with one extra column. The other ids are not vocabulary entries.
   bool strided_targets = false;
   /// Hidden states of ignored rows are NaN.
@@ -51,12 +50,6 @@ struct Inputs {
   HiddenStates hidden_view() const;
   LmHead head_view() const;
   Targets targets_view() const;
-  template <class T>
-  Targets targets_in(const HostArray<T>& ids) const {
-    if (!spec.strided_targets) return Targets(ids.data(), ids.size());
-    const int64_t batch = target_sequences();
-    return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
-  }
   /// Reads or writes an element of a vocabulary entry, in any layout.
   double weight_at(int64_t entry, int64_t column) const;
   void set_weight(int64_t entry, int64_t column, double value);
@@ -71,7 +64,6 @@ struct Inputs {
   HostTensor weight;  ///< in the head's layout
   HostTensor bias;    ///< [1, V], or [0, 0]
   HostArray<int64_t> targets;
-  HostArray<int32_t> targets32;
   HostArray<int64_t> offsets;
 };
 

@@ -73,7 +73,6 @@ class Tester {
   Self& shift(int64_t by = 1) { return input("shift", by, spec_.shift, by); }
   /// Sets token ids, which are repeated if there are more tokens.
   Self& targets(std::vector<int64_t> ids) { return input("targets", ids.size(), spec_.targets, std::move(ids)); }
-  Self& targets32(bool on = true) { return input("targets32", on, spec_.targets32, on); }
   /// Ignored rows hold no NaN, for a path that computes them.
   Self& finite_everywhere() { return input("finite_everywhere", true, spec_.poison, false); }
   Self& seed(uint64_t value) { return input("seed", value, spec_.seed, value); }
@@ -82,12 +81,6 @@ class Tester {
   Self& temperature(double value) { return input("temperature", value, token_.temperature, value); }
   /// Each token has its own temperature, random from 0.3 to 5.
   Self& temperatures(bool on = true) { return input("temperatures", on, temperatures_on_, on); }
-  Self& temperature_meaning(TemperatureMeaning meaning) {
-    return input("temperature_meaning", meaning == TemperatureMeaning::kScaleLogp ? "scale_logp" : "scale_logits",
-                 token_.temperature_meaning, meaning);
-  }
-  /// Use it with logits that the engine computes exactly; others may be rounded to the other side.
-  Self& round_to(DType type) { return input("round_to", name_of(type), token_.round_logits_to, type); }
 
   // The execution, and the outputs.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
@@ -129,7 +122,6 @@ class Tester {
   }
   Context context() const { return run_.shared_context ? *run_.shared_context : Context(run_.context); }
   const InputSpec& spec() const { return spec_; }
-  const RunSpec& run_spec() const { return run_; }
 
  protected:
   template <class Shown, class Member, class Value>
@@ -208,9 +200,6 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   Self& label_smoothing(double value) { return this->input("label_smoothing", value, options_.label_smoothing, value); }
   Self& z_loss(double value) { return this->input("z_loss", value, options_.z_loss, value); }
   Self& loss_scale(double value) { return this->input("loss_scale", value, options_.loss_scale, value); }
-  Self& num_items_in_batch(double value) {
-    return this->input("num_items_in_batch", value, options_.num_items_in_batch, value);
-  }
   Self& metrics() {
     options_.want_entropy = true;
     return this->input("metrics", true, options_.want_accuracy, true);
