@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,85 +99,30 @@ TEST(Logits, ASmallBudgetTakesFewerThreads) {
 
 // A row with NaN, or with one +inf, affects only its own results.
 TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
-  const int64_t rows = 9, vocab = 70;
+  constexpr int64_t kRows = 9, kEntries = 70, kBad = 4;
+  const std::vector<int64_t> targets(kRows, 5);
   for (const std::string& target : simd_targets()) {
+    const Context context({.vocab_tile = 32, .row_block = 4, .simd_target = target});
+    std::vector<float> logits(kRows * kEntries), clean(logits.size()), spoiled(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i));
+    const auto losses = [&](std::vector<float>& out) {
+      return run(context, Logits::given(view(logits.data(), {kRows, kEntries})),
+                 CrossEntropy{.targets = targets, .reduction = Reduction::kSum},
+                 {.d_logits = view(out.data(), {kRows, kEntries})})
+          .per_token_loss;
+    };
+    const std::vector<double> good = losses(clean);
     for (const double bad : {kNaN, kInfinity}) {
       for (const int64_t at : {0, 31, 32, 69}) {
-        std::vector<float> logits(rows * vocab), clean(rows * vocab), spoiled(rows * vocab);
-        for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i));
-        const std::vector<int64_t> targets(rows, 5);
-        ContextOptions options;
-        options.simd_target = target;
-        options.vocab_tile = 32;
-        options.row_block = 4;
-        const auto call = [&](std::vector<float>& out) {
-          return cross_entropy(Context(options), FinishedLogits(logits.data(), 1, rows, vocab),
-                               Targets(std::span(targets)), {}, LogitsGradient(out.data(), 1, rows, vocab));
-        };
-        const auto good = call(clean);
-        logits[4 * vocab + at] = static_cast<float>(bad);
-        const auto result = call(spoiled);
-        EXPECT_TRUE(std::isnan(result.loss));
-        for (int64_t i = 0; i < rows; ++i) {
-          const auto k = static_cast<size_t>(i);
-          EXPECT_TRUE(i == 4 ? std::isnan(result.per_token_loss[k])
-                             : result.per_token_loss[k] == good.per_token_loss[k]);
-          for (int64_t v = 0; v < vocab; ++v) {
-            const float got = spoiled[i * vocab + v];
-            ASSERT_TRUE(i == 4 ? std::isnan(got) : got == clean[i * vocab + v]) << target << " " << i << " " << v;
-          }
+        const float before = std::exchange(logits[kBad * kEntries + at], static_cast<float>(bad));
+        const std::vector<double> got = losses(spoiled);
+        logits[kBad * kEntries + at] = before;
+        for (size_t i = 0; i < kRows; ++i) EXPECT_TRUE(i == kBad ? std::isnan(got[i]) : got[i] == good[i]) << target;
+        for (size_t k = 0; k < clean.size(); ++k) {
+          ASSERT_TRUE(k / kEntries == kBad ? std::isnan(spoiled[k]) : spoiled[k] == clean[k]) << target << " " << k;
         }
       }
     }
-  }
-}
-
-class Thrower final : public TokenLoss {
- public:
-  StatsRequest needs() const override { return {}; }
-  GradsFilled gradients() const override { return {}; }
-  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads&) override {
-    if (rows.back() >= 20) throw std::runtime_error("from the loss");
-  }
-};
-
-// Gradients in a separate call are refused under one_pass, for finished logits as for hidden states, and
-// nothing is written.
-TEST(Logits, GradientsOfTheirOwnCannotRunInOneSweep) {
-  const std::vector<float> logits(6 * 30, 1.0f);
-  std::vector<float> out(logits.size(), 7.0f);
-  const std::vector<int64_t> targets(6, 5);
-  ContextOptions options;
-  const FinishedLogits view(logits.data(), 1, 6, 30);
-  const LogitsGradient gradient(out.data(), 1, 6, 30);
-  const TokenStats stats = compute_token_stats(Context(options), view, Targets(std::span(targets)));
-  const auto backward = [&] {
-    TokenGrads grads;
-    grads.logp.assign(6, 1.0);
-    Plan plan;
-    backpropagate_token_grads(Context(options), view, Targets(std::span(targets)), {}, {}, stats, grads, gradient,
-                              &plan);
-    return plan;
-  };
-  EXPECT_EQ(backward().kind, PlanKind::kTwoPass);
-  out.assign(out.size(), 7.0f);
-  options.plan = PlanKind::kOnePass;
-  expect_invalid_input({"plan = one_pass cannot run: backward() comes after the forward pass"}, [&] { backward(); });
-  EXPECT_EQ(out, std::vector<float>(out.size(), 7.0f));
-}
-
-TEST(Logits, WhatALossThrowsReachesTheCaller) {
-  const std::vector<float> logits(40 * 30, 1.0f);
-  std::vector<float> out(logits.size());
-  const std::vector<int64_t> targets(40, 5);
-  ContextOptions options;
-  options.row_block = 4;
-  for (const int threads : {1, 3}) {
-    options.threads = threads;
-    Thrower loss;
-    EXPECT_THROW(run_token_loss(Context(options), FinishedLogits(logits.data(), 1, 40, 30), Targets(std::span(targets)),
-                                {}, loss, LogitsGradient(out.data(), 1, 40, 30)),
-                 std::runtime_error);
   }
 }
 
