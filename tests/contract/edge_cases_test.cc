@@ -66,7 +66,7 @@ struct SmallCase {
     for (size_t k = 0; k < weight.size(); ++k) weight[k] = std::cos(static_cast<float>(2 * k));
   }
   Logits logits() const { return Logits::of(view(hidden.data(), {6, 4}), {.weight = view(weight.data(), {5, 4})}); }
-  Gradients gradients() {
+  logitless::Gradients gradients() {
     return {.d_hidden = view(d_hidden.data(), {6, 4}), .d_weight = view(d_weight.data(), {5, 4})};
   }
 };
