@@ -101,7 +101,7 @@ TEST(Allocations, StayWithinThePlan) {
   const Shape shapes[] = {{"", 300, 64, 3000, 64, 512, size_t{64} << 20, {1, 2, 4}},
                           {"a small budget", 300, 64, 3000, 64, 512, size_t{3} << 20, {1, 2, 4}},
                           {"the library's tiles", 513, 129, 1001, 0, 0},
-                          // Ten thousand tiles: if all their tasks waited at once, they would take some ten MB.
+                          // If all tasks of ten thousand tiles waited at once, they would take some ten MB.
                           {"small tiles", 1600, 16, 1600, 16, 16, size_t{64} << 20, {1, 3}},
                           {"sequences apart", 900, 512, 5000, 0, 0, size_t{64} << 20, {2}, Rows::kSlice},
                           {"transposed", 900, 512, 5000, 0, 0, size_t{64} << 20, {2}, Rows::kTransposed}};

@@ -66,8 +66,8 @@ struct PeakedModel {
   Outputs outputs() const { return {hidden, weight, a, b}; }
 };
 
-// The same segments are chosen as for the whole matrix W + scale · b · a, so gradients differ only by the order
-// of sums. If G is that matrix's gradient, then d_b = scale · G aᵀ and d_a = scale · bᵀ G.
+// The same segments are chosen as for the whole matrix W + scale · b · a, so gradients differ only by the
+// order of sums. If G is that matrix's gradient, then d_b = scale · G aᵀ and d_a = scale · bᵀ G.
 TEST(LoraPlans, ChosenSegmentsAreThoseOfTheWholeMatrix) {
   PeakedModel model;
   const Rows whole = model.weight + kScale * model.b * model.a;
