@@ -33,7 +33,7 @@ TEST(FewRows, AreThoseThatTakePart) {
 
 // A token gets the same bits alone as among others.
 TEST(FewRows, DoNotDependOnEachOther) {
-  for (const DType dtype : all_of<DType>()) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
       int64_t few = kMostFewRows;
       while (CrossEntropyTester().tokens(few).dtype(dtype).planned().gemm_library != "logitless") ASSERT_GE(--few, 6);
