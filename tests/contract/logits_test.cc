@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "support/calls.h"
+#include "logitless/logitless.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
-#include "support/views.h"
 
 namespace logitless::testing {
 namespace logits_test {
@@ -34,10 +33,11 @@ struct RowsOfLogits {
     out = logits;
     CrossEntropy task;
     task.label_smoothing = 0.1;
-    const FinishedLogits given((in_place ? out : logits).data(), 1, 23, 150);
-    const LogitsGradient gradient(out.data(), 1, 23, 150);
-    planned = cross_entropy.plan(Context(options), given, Targets(std::span(targets)), task, gradient);
-    CrossEntropyResult result = cross_entropy(Context(options), given, Targets(std::span(targets)), task, gradient);
+    task.targets = targets;
+    const Logits given = Logits::given(view((in_place ? out : logits).data(), {23, 150}));
+    const logitless::Gradients gradients = {.d_logits = view(out.data(), {23, 150})};
+    planned = logitless::plan(Context(options), given, task, gradients);
+    CrossEntropyResult result = run(Context(options), given, task, gradients);
     plan = std::exchange(result.plan, {});
     std::vector<std::byte> all = bytes_of(result);
     const auto more = std::as_bytes(std::span(out));
@@ -128,13 +128,16 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
 
 // A row whose token gradients are zero is not read; its gradient is 0 whatever the row holds.
 TEST(Logits, ARowWithoutUpstreamHasNoGradient) {
-  std::vector<float> logits(3 * 40, 0.5f), out(logits.size(), 7.0f);
-  logits[45] = static_cast<float>(kNaN);
-  const std::vector<double> upstream = {1, 0, -1};
-  const auto entropy = entropy_from_logits(Context(), FinishedLogits(logits.data(), 1, 3, 40), {}, upstream,
-                                           LogitsGradient(out.data(), 1, 3, 40));
-  EXPECT_TRUE(std::isnan(entropy[1]));
-  EXPECT_NEAR(entropy[0], std::log(40.0), 1e-6);
+  std::vector<float> numbers(3 * 40, 0.5F), out(numbers.size(), 7);
+  numbers[45] = static_cast<float>(kNaN);
+  const Logits logits = Logits::given(view(numbers.data(), {3, 40}));
+  const TokenStatistics task = {.request = {.entropy = true}};
+  const Forward<TokenStatistics> left = forward(Context(), logits, task);
+  TokenGrads grads;
+  grads.entropy = {1, 0, -1};
+  backward(Context(), logits, task, left, grads, {.d_logits = view(out.data(), {3, 40})});
+  EXPECT_TRUE(std::isnan(left.result.stats.entropy[1]));
+  EXPECT_NEAR(left.result.stats.entropy[0], std::log(40.0), 1e-6);
   for (size_t v = 40; v < 80; ++v) EXPECT_EQ(out[v], 0);
 }
 
