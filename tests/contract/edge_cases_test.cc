@@ -43,8 +43,8 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   const std::vector<double> losses = run_rows(0.0F, kTokens, d_hidden), wanted = run_rows(0.0, kKinds, truth);
   // Logits have two terms of at most 6 each, so their error is 24 eps. A token's loss has twice that error,
   // and a few ulp of its own size. The error of d_hidden is Σ_v |δ(p_v)| |w_v| with |δp| <= p (2 δa + 32 eps
-  // (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and that of a sum over 257 tiles of at most 1024
-  // terms, whose absolute values sum to at most 4.
+  // (1 + |log p|)), Σ p = 1, |log p| < 24 and |w| <= 2, and the error of a sum over 257 tiles of at most
+  // 1024 terms, whose absolute values sum to at most 4.
   const double eps = std::numeric_limits<float>::epsilon(), logit_error = 24 * eps;
   const double bound = 2 * (2 * logit_error + 32 * eps * 25) + 4 * (257 + 1024) * eps;
   for (size_t i = 0; i < losses.size(); ++i) {
