@@ -35,37 +35,6 @@ ContextOptions small_tiles(PlanKind plan) {
   return options;
 }
 
-// The inputs of a call on tensors of any type, and its outputs.
-struct TensorCall {
-  explicit TensorCall(DType dtype = DType::kFloat32, bool narrow = false) : inputs(spec(dtype)) {
-    RunSpec run;
-    if (narrow) run.gradient_dtype = dtype;
-    outputs.emplace(inputs, run);
-  }
-  static InputSpec spec(DType dtype) {
-    InputSpec spec;
-    spec.tokens = kRows;
-    spec.sequences = kSequences;
-    spec.vocab = kWords;
-    spec.dtype = dtype;
-    spec.ignored = 0.2;
-    spec.poison = false;
-    return spec;
-  }
-
-  Inputs inputs;
-  std::optional<GradientOutputs> outputs;
-};
-
-CrossEntropy all_options() {
-  CrossEntropy options;
-  options.label_smoothing = 0.1;
-  options.z_loss = 0.01;
-  options.want_accuracy = options.want_entropy = true;
-  options.reduction = Reduction::kNone;
-  return options;
-}
-
 template <class Source>
 struct EveryTask : ::testing::Test {
   Source source;
@@ -136,62 +105,50 @@ TYPED_TEST(EveryTask, InAWorkspace) {
   });
 }
 
-void fail_cross_entropy(const std::string& name, TensorCall tensors, const ContextOptions& options,
-                        bool gradients = true) {
-  const Context context(options);
-  const Gradients outputs = gradients ? tensors.outputs->gradients() : Gradients{};
-  fail_each_allocation(
-      name,
-      [&] {
-        return cross_entropy(context, tensors.inputs.hidden_view(), tensors.inputs.head_view(),
-                             tensors.inputs.targets_view(), all_options(), outputs);
-      },
-      [&] { return gradients ? tensors.outputs->bytes() : std::vector<std::byte>(); });
-}
-
-TEST(AllocationFailure, ManyTilesAndChunks) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    fail_cross_entropy(std::string("cross_entropy ") + name_of(plan), TensorCall(), small_tiles(plan));
-  }
-  ContextOptions chunks = small_tiles(PlanKind::kOnePass);
-  chunks.workspace_bytes = size_t{28} << 10;
-  TensorCall tensors;
-  const Plan plan = cross_entropy.plan(Context(chunks), tensors.inputs.hidden_view(), tensors.inputs.head_view(),
-                                       tensors.inputs.targets_view(), all_options(), tensors.outputs->gradients());
-  EXPECT_LT(plan.chunk_rows, plan.active_rows);
-  fail_cross_entropy("cross_entropy one_pass in chunks", TensorCall(), chunks);
-  fail_cross_entropy("cross_entropy forward only", TensorCall(), small_tiles(PlanKind::kAuto), false);
-}
-
-TEST(AllocationFailure, NarrowTypes) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    fail_cross_entropy(std::string("bfloat16 outputs ") + name_of(plan), TensorCall(DType::kBFloat16, true),
-                       small_tiles(plan));
-  }
-}
-
-// A sink that allocates, like one that copies a tile.
-TEST(AllocationFailure, WeightSink) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    TensorCall tensors;
-    std::vector<float> weight(static_cast<size_t>(tensors.inputs.head_view().weight.rows * kWords));
-    Gradients outputs = tensors.outputs->gradients();
-    outputs.d_weight = {};
-    outputs.weight_sink = [&](int64_t first, int64_t count, const ConstMatrix& tile) {
-      for (int64_t r = 0; r < tile.rows; ++r) {
-        const float* from = static_cast<const float*>(tile.data) + r * tile.stride;
-        const std::vector<float> row(from, from + count);
-        std::copy(row.begin(), row.end(), weight.begin() + r * kWords + first);
-      }
-    };
-    const Context context(small_tiles(plan));
+// Chunks, bfloat16 outputs with ignored rows, and a sink that allocates, like one that copies a tile.
+TEST(AllocationFailure, OtherFormsOfACrossEntropy) {
+  for (const std::string form : {"chunks", "narrow one_pass", "narrow two_pass", "sink one_pass", "sink two_pass"}) {
+    const bool narrow = form.starts_with("narrow"), sink = form.starts_with("sink");
+    InputSpec spec;
+    spec.tokens = kRows, spec.sequences = kSequences, spec.vocab = kWords;
+    spec.ignored = 0.2, spec.poison = false;
+    if (narrow) spec.dtype = DType::kBFloat16;
+    RunSpec run;
+    if (narrow) run.gradient_dtype = DType::kBFloat16;
+    run.d_weight = !sink;
+    Inputs inputs(spec);
+    GradientOutputs outputs(inputs, run);
+    Gradients gradients = outputs.gradients();
+    std::vector<float> weight(sink ? static_cast<size_t>(spec.hidden * kWords) : 0);
+    if (sink) {
+      gradients.weight_sink = [&](int64_t first, int64_t count, const ConstMatrix& tile) {
+        for (int64_t r = 0; r < tile.rows; ++r) {
+          const float* from = static_cast<const float*>(tile.data) + r * tile.stride;
+          const std::vector<float> row(from, from + count);
+          std::copy(row.begin(), row.end(), weight.begin() + r * kWords + first);
+        }
+      };
+    }
+    ContextOptions options = small_tiles(form.ends_with("two_pass") ? PlanKind::kTwoPass : PlanKind::kOnePass);
+    if (form == "chunks") options.workspace_bytes = size_t{28} << 10;
+    const CrossEntropy task = {.reduction = Reduction::kNone, .label_smoothing = 0.1};
+    const Context context(options);
+    Plan plan;
     fail_each_allocation(
-        std::string("weight_sink ") + name_of(plan),
+        form,
         [&] {
-          return cross_entropy(context, tensors.inputs.hidden_view(), tensors.inputs.head_view(),
-                               tensors.inputs.targets_view(), {}, outputs);
+          auto result =
+              cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), task, gradients);
+          plan = result.plan;
+          return result;
         },
-        [&] { return bytes_of(weight); });
+        [&] {
+          std::vector<std::byte> bytes = outputs.bytes();
+          const std::vector<std::byte> more = bytes_of(weight);
+          bytes.insert(bytes.end(), more.begin(), more.end());
+          return bytes;
+        });
+    EXPECT_EQ(plan.chunk_rows < plan.active_rows, form == "chunks");
   }
 }
 
@@ -286,25 +243,6 @@ TEST(AllocationFailure, OfRanks) {
     }
   }
   EXPECT_GT(failures, 30);
-}
-
-TEST(AllocationFailure, TheHookFails) {
-  fail_allocation(1, Failing::kOne);
-  bool first = true, second = false;
-  try {
-    ::operator delete(::operator new(1));
-  } catch (const std::bad_alloc&) {
-    first = false;
-  }
-  try {
-    ::operator delete(::operator new(2));
-  } catch (const std::bad_alloc&) {
-    second = true;
-  }
-  const AllocationsSeen seen = stop_failing();
-  EXPECT_TRUE(first);
-  EXPECT_TRUE(second);
-  EXPECT_EQ(seen.failed, 1);
 }
 
 }  // namespace

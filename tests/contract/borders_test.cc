@@ -1,282 +1,145 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Inputs from other languages: strides of any sign, sizes near 2^63, arrays at any address. strides_test has
-// the results of slices, refusals_test has wrong values.
+// Inputs from other languages: any stride on axes without a step, sizes near 2^63, arrays at any address.
+// refusals_test.cc has wrong sizes, strides and addresses of every tensor.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "logitless/logitless.h"
-#include "support/calls.h"
 #include "support/refusal.h"
 #include "support/thread_ranks.h"
-#include "support/views.h"
 
 namespace logitless::testing {
 namespace borders_test {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow};
 
 template <class T>
-T* off_by(T* pointer, ptrdiff_t bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(pointer) + static_cast<uintptr_t>(bytes));
+const T* off_by(const T* pointer, uintptr_t bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(pointer) + bytes);
 }
 
-// A good call for a case to spoil, with room before and after each tensor: 2 sequences of 3 tokens, 5
-// vocabulary entries, H = 4.
+// A good call on zeros, which a case changes: 2 sequences of 3 tokens, 5 vocabulary entries, H = 4.
 struct Call {
-  static constexpr int64_t kBatch = 2, kTime = 3, kVocab = 5, kHidden = 4, kRoom = 100;
-
-  std::vector<float> states = std::vector<float>(300, 0.5f), weight = std::vector<float>(300, 0.25f);
-  std::vector<float> logits_memory = std::vector<float>(300, 0.125f), written = std::vector<float>(1000, 7.0f);
-  std::vector<int64_t> ids = std::vector<int64_t>(300, 1), offsets = {0, 3, 6, 6};
-  std::vector<int32_t> ids32 = std::vector<int32_t>(300, 1);
-  std::vector<double> doubles = std::vector<double>(8, 1.0);
-  std::vector<float> weights = std::vector<float>(8, 1.0f);
-
-  HiddenStates hidden{states.data() + kRoom, kBatch, kTime, kHidden};
-  LmHead head{{weight.data() + kRoom, kVocab, kHidden}, HeadLayout::kVocabHidden};
-  FinishedLogits logits{logits_memory.data() + kRoom, kBatch, kTime, kVocab};
-  Targets targets{ids.data() + kRoom, kBatch, kTime};
-  CrossEntropy options;
-  Gradients gradients;
-  LogitsGradient dlogits{written.data() + 700, kBatch, kTime, kVocab};
-
-  Call() {
-    set_d_hidden(gradients, written.data() + kRoom, kBatch, kTime, kHidden);
-    gradients.d_weight = Matrix(written.data() + 400, kVocab, kHidden);
-  }
-  void run_hidden(PlanKind plan = PlanKind::kAuto) {
-    ContextOptions context;
-    context.plan = plan;
-    cross_entropy(Context(context), hidden, head, targets, options, gradients);
-  }
-  void run_logits() { cross_entropy(Context(), logits, targets, options, dlogits); }
-};
-
-using BadCase = testing::BadCase<Call>;
-
-void expect_refused(const std::vector<BadCase>& cases, const std::function<void(Call&)>& run) {
-  for (const BadCase& bad : cases) {
-    SCOPED_TRACE(bad.name);
-    Call call;
-    bad.spoil(call);
-    const std::vector<float> written = call.written;
-    expect_invalid_input(bad.parts, [&] { run(call); });
-    EXPECT_TRUE(call.written == written) << "an output was written";
-  }
-}
-void expect_refused_of_hidden(const std::vector<BadCase>& cases) {
-  expect_refused(cases, [](Call& c) { c.run_hidden(); });
-}
-void expect_refused_of_logits(const std::vector<BadCase>& cases) {
-  expect_refused(cases, [](Call& c) { c.run_logits(); });
-}
-
-TEST(Borders, TheCallsThatTheCasesSpoilAreGood) {
-  Call call;
-  EXPECT_NO_THROW(call.run_hidden());
-  EXPECT_NO_THROW(call.run_logits());
-  EXPECT_NE(call.written[100], 7.0f);
-}
-
-// Every constructor once accepted -1 and -H as "the default".
-TEST(Borders, ANegativeStrideOfAConstructorIsNeverTheDefault) {
-  for (const int64_t stride : {int64_t{-1}, int64_t{-4}, int64_t{-100}, kLeast}) {
-    expect_refused_of_hidden({
-        {"hidden",
-         [=](Call& c) { c.hidden.states = ConstMatrix(c.states.data() + 100, 6, 4, stride); },
-         {"hidden.strides[", "is negative"}},
-        {"hidden's rows",
-         [=](Call& c) { c.hidden = HiddenStates(c.states.data() + 100, 2, 3, 4, {}, stride); },
-         {"hidden.strides[", "is negative"}},
-        {"weight",
-         [=](Call& c) { c.head.weight = ConstMatrix(c.weight.data() + 100, 5, 4, stride); },
-         {"weight.strides[", "is negative"}},
-        {"d_hidden's rows",
-         [=](Call& c) { set_d_hidden(c.gradients, c.written.data() + 100, 2, 3, 4, {}, stride); },
-         {"d_hidden.strides[", "is negative"}},
-        {"d_weight",
-         [=](Call& c) { c.gradients.d_weight = Matrix(c.written.data() + 400, 5, 4, stride); },
-         {"d_weight.strides[", "is negative"}},
-        {"targets",
-         [=](Call& c) { c.targets = Targets(c.ids.data() + 100, 2, 3, {}, stride); },
-         {"targets.strides[", "is negative"}},
-        {"targets' sequences",
-         [=](Call& c) { c.targets = Targets(c.ids32.data() + 100, 2, 3, stride); },
-         {"targets.strides[", "is negative"}},
-    });
-    expect_refused_of_logits({
-        {"logits' rows",
-         [=](Call& c) { c.logits = FinishedLogits(c.logits_memory.data() + 100, 2, 3, 5, {}, stride); },
-         {"logits.strides[", "is negative"}},
-        {"d_logits' rows",
-         [=](Call& c) { c.dlogits = LogitsGradient(c.written.data() + 700, 2, 3, 5, {}, stride); },
-         {"d_logits.strides[", "is negative"}},
-    });
-  }
-}
-
-// Changes a good call and runs it under each plan: with `stride` on axes of size one, and with the default.
-// The bytes must be the same.
-void expect_same_with_any_stride(const std::function<void(Call&, std::optional<int64_t>)>& change) {
-  for (const PlanKind plan : kPlans) {
-    Call plain;
-    change(plain, {});
-    plain.run_hidden(plan);
-    for (const int64_t stride : {int64_t{-4}, int64_t{0}, int64_t{1}, kMost, kLeast}) {
-      SCOPED_TRACE(std::to_string(stride));
-      Call call;
-      change(call, stride);
-      ASSERT_NO_THROW(call.run_hidden(plan));
-      EXPECT_TRUE(call.written == plain.written);
+  explicit Call(bool finished = false, int64_t batch = 2, int64_t time = 3, int64_t hidden = 4, int64_t vocab = 5) {
+    task.targets = view(ids.data(), {batch, time});
+    if (finished) {
+      logits = Logits::given(view(numbers.data(), {batch, time, vocab}));
+      gradients.d_logits = view(written.data(), {batch, time, vocab});
+    } else {
+      logits =
+          Logits::of(view(numbers.data(), {batch, time, hidden}), {.weight = view(weight.data(), {vocab, hidden})});
+      gradients.d_hidden = view(written.data(), {batch, time, hidden});
+      gradients.d_weight = view(written.data() + 100, {vocab, hidden});
     }
   }
-}
+  /// Sets the strides of all axes without a step.
+  void set_idle_strides(int64_t stride) {
+    const auto set = [&](auto& tensor) {
+      for (size_t axis = 0; axis < static_cast<size_t>(tensor.axes); ++axis) {
+        const bool is_row = axis + 1 == static_cast<size_t>(tensor.axes) && tensor.sizes[axis] > 1;
+        if (tensor.sizes[axis] <= 1 || (tensor.count() == 0 && !is_row)) tensor.strides[axis] = stride;
+      }
+    };
+    set(task.targets), set(logits.hidden), set(logits.head.weight), set(logits.finished);
+    set(gradients.d_hidden), set(gradients.d_weight), set(gradients.d_logits);
+  }
+  double run(const ContextOptions& options = {}) {
+    return logitless::run(Context(options), logits, task, gradients).loss;
+  }
+
+  std::vector<float> numbers = std::vector<float>(200, 0.5F), weight = std::vector<float>(100, 0.25F);
+  std::vector<float> written = std::vector<float>(200, 7);
+  std::vector<int64_t> ids = std::vector<int64_t>(32, 0);
+  Logits logits;
+  CrossEntropy task;
+  logitless::Gradients gradients;
+};
 
 TEST(Borders, AStrideWithWhichNoStepIsTakenMayBeAnything) {
-  const auto one_row = [](Call& c, std::optional<int64_t> stride) {
-    c.hidden = HiddenStates(c.states.data() + 100, 1, 1, 4, stride, stride);
-    set_d_hidden(c.gradients, c.written.data() + 100, 1, 1, 4, stride, stride);
-    c.targets = Targets(c.ids.data() + 100, 1, 1, stride, stride.value_or(1));
+  struct Sizes {
+    int64_t batch, time, hidden, vocab;
   };
-  expect_same_with_any_stride(one_row);
-  // [B, 1, H]: each sequence is one row.
-  expect_same_with_any_stride([](Call& c, std::optional<int64_t> stride) {
-    c.hidden = HiddenStates(c.states.data() + 100, 3, 1, 4, 8, stride.value_or(8));
-    set_d_hidden(c.gradients, c.written.data() + 100, 3, 1, 4, 8, stride.value_or(8));
-    c.targets = Targets(c.ids.data() + 100, 3, 1, 2, stride.value_or(2));
-  });
-  expect_same_with_any_stride([](Call& c, std::optional<int64_t> stride) {  // no row at all
-    c.hidden = HiddenStates(c.states.data() + 100, 3, 0, 4, stride, stride);
-    set_d_hidden(c.gradients, c.written.data() + 100, 3, 0, 4, stride, stride);
-    c.targets = Targets(c.ids.data() + 100, 3, 0, stride, stride.value_or(1));
-  });
-  // The weight has one row: a vocabulary of one entry, and H = 1.
-  expect_same_with_any_stride([](Call& c, std::optional<int64_t> stride) {
-    c.head.weight = ConstMatrix(c.weight.data() + 100, 1, 4, stride);
-    c.gradients.d_weight = Matrix(c.written.data() + 400, 1, 4, stride);
-    c.ids.assign(300, 0);
-  });
-  expect_same_with_any_stride([](Call& c, std::optional<int64_t> stride) {
-    c.hidden = HiddenStates(c.states.data() + 100, 2, 3, 1);
-    set_d_hidden(c.gradients, c.written.data() + 100, 2, 3, 1);
-    c.head.layout = HeadLayout::kHiddenVocab;
-    c.head.weight = ConstMatrix(c.weight.data() + 100, 1, 5, stride);
-    c.gradients.d_weight = Matrix(c.written.data() + 400, 1, 5, stride);
-  });
-}
-
-TEST(Borders, AStrideOfLogitsWithWhichNoStepIsTakenMayBeAnything) {
-  for (const auto& [batch, time] : {std::pair{1, 1}, {1, 3}, {3, 1}, {2, 0}, {0, 3}}) {
-    const auto run = [&, batch = batch, time = time](Call& c, int64_t stride) {
-      const int64_t row = time > 1 ? 7 : stride, sequence = batch > 1 ? 20 : stride;
-      c.logits = FinishedLogits(c.logits_memory.data() + 100, batch, time, 5, sequence, row);
-      c.dlogits = LogitsGradient(c.written.data() + 700, batch, time, 5, sequence, row);
-      c.targets = Targets(c.ids.data() + 100, batch * time);
-      c.run_logits();
-    };
-    Call plain;
-    run(plain, 20);
-    for (const int64_t stride : {int64_t{-4}, int64_t{0}, int64_t{1}, kMost, kLeast}) {
-      Call call;
-      ASSERT_NO_THROW(run(call, stride)) << stride;
-      EXPECT_TRUE(call.written == plain.written) << stride;
+  const PlanKind plans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
+  for (const Sizes& s :
+       {Sizes{1, 1, 4, 5}, {3, 1, 4, 5}, {1, 3, 4, 5}, {3, 0, 4, 5}, {0, 3, 4, 5}, {2, 3, 4, 1}, {2, 3, 1, 5}}) {
+    for (const bool finished : {false, true}) {
+      for (const PlanKind plan : plans) {
+        Call plain(finished, s.batch, s.time, s.hidden, s.vocab);
+        plain.run({.plan = plan});
+        for (const int64_t stride : {int64_t{-4}, int64_t{0}, int64_t{1}, kMost, kLeast}) {
+          SCOPED_TRACE(::testing::Message() << s.batch << " " << s.time << " " << s.hidden << " " << s.vocab << " "
+                                            << finished << " " << stride);
+          Call call(finished, s.batch, s.time, s.hidden, s.vocab);
+          call.set_idle_strides(stride);
+          ASSERT_NO_THROW(call.run({.plan = plan}));
+          EXPECT_EQ(call.written, plain.written);
+        }
+      }
     }
   }
 }
 
 // A slice [0, 1] of a matrix of one column has the strides of that matrix.
 TEST(Borders, ARankWithAnEmptyPartMayHaveAnyStrideAndHOfOne) {
-  for (const HeadLayout layout : {HeadLayout::kVocabHidden, HeadLayout::kHiddenVocab}) {
-    for (const int64_t stride : {int64_t{-1}, int64_t{0}, int64_t{1}, kMost}) {
-      ThreadGroup group(2);
-      const auto errors = run_ranks(2, [&](int rank) {
-        Call c;
-        const int64_t entries = rank == 0 ? 5 : 0;
-        const bool hidden_vocab = layout == HeadLayout::kHiddenVocab;
-        const int64_t rows = hidden_vocab ? 1 : entries, cols = hidden_vocab ? entries : 1;
-        c.hidden = HiddenStates(c.states.data() + 100, 2, 3, 1);
-        set_d_hidden(c.gradients, c.written.data() + 100, 2, 3, 1);
-        const std::optional<int64_t> given = entries == 0 ? std::optional(stride) : std::nullopt;
-        c.head = LmHead(ConstMatrix(c.weight.data() + 100, rows, cols, given), layout);
-        c.gradients.d_weight = Matrix(c.written.data() + 400, rows, cols, given);
-        ContextOptions options;
-        options.ranks.vocab = &group.of(rank);
-        cross_entropy(Context(options), c.hidden, c.head, c.targets, c.options, c.gradients);
-      });
-      for (const auto& error : errors) EXPECT_EQ(message_of(error), "") << stride;
-    }
+  for (const int64_t stride : {int64_t{-1}, int64_t{0}, int64_t{1}, kMost}) {
+    ThreadGroup group(2);
+    const auto errors = run_ranks(2, [&](int rank) {
+      Call call(false, 2, 3, 1, rank == 0 ? 5 : 0);
+      if (rank == 1) call.set_idle_strides(stride);
+      ContextOptions options;
+      options.ranks.vocab = &group.of(rank);
+      call.run(options);
+    });
+    for (const auto& error : errors) EXPECT_EQ(message_of(error), "") << stride;
   }
+}
+
+void expect_refused(bool finished, const std::vector<std::string>& words, const std::function<void(Call&)>& spoil) {
+  Call call(finished);
+  spoil(call);
+  const std::vector<float> written = call.written;
+  expect_invalid_input(words, [&] { call.run(); });
+  EXPECT_EQ(call.written, written) << "an output was written";
 }
 
 TEST(Borders, ProductsOfSizesThatDoNotFit64BitsAreRefused) {
   constexpr int64_t kHalf = int64_t{1} << 32, kQuarter = int64_t{1} << 62;
-  expect_refused_of_hidden({
-      {"batch and time",
-       [](Call& c) { c.hidden = HiddenStates(c.states.data(), kHalf, kHalf, 4); },
-       {"hidden has more elements"}},
-      {"time and a negative batch",
-       [](Call& c) { c.hidden = HiddenStates(c.states.data(), -kHalf, kHalf, 4); },
-       {"hidden.sizes[0] = -4294967296 is negative"}},
-      {"rows and stride",
-       [](Call& c) { c.hidden.states.stride = kQuarter; },
-       {"hidden of [1, 6, 4]", "4611686018427387904", "64-bit"}},
-      {"rows and stride of the weight",
-       [](Call& c) { c.head.weight.stride = kQuarter; },
-       {"weight of [1, 5, 4]", "64-bit"}},
-      {"columns",
-       [](Call& c) { c.hidden = HiddenStates(c.states.data() + 100, 1, 1, kMost); },
-       {"hidden has more elements"}},
-      {"targets' batch and time",
-       [](Call& c) { c.targets = Targets(c.ids.data(), kHalf, kHalf); },
-       {"targets has more elements"}},
-      {"sequences", [](Call& c) { c.hidden.sequences = kMost; }, {"sequences = 9223372036854775807", "2147483647"}},
-      {"sequences without rows",
-       [](Call& c) {
-         c.hidden = HiddenStates(c.states.data(), std::numeric_limits<int32_t>::max(), 0, 4);
-         c.targets.size = 0;
-       },
-       {"sequences = 2147483647", "16777216", "without rows"}},
-      {"the bias", [](Call& c) { c.head.bias = ConstVector(c.weights.data(), kMost); }, {"bias has more elements"}},
-      {"a negative bias",
-       [](Call& c) { c.head.bias = ConstVector(c.weights.data(), -1); },
-       {"bias.sizes[0] = -1 is negative"}},
+  constexpr int64_t kMost32 = std::numeric_limits<int32_t>::max();
+  expect_refused(false, {"hidden has more elements"}, [](Call& c) { c.logits.hidden.sizes = {kHalf, kHalf, 4}; });
+  expect_refused(false, {"hidden has more elements"}, [](Call& c) { c.logits.hidden.sizes = {1, 1, kMost}; });
+  expect_refused(false, {"hidden of [2, 3, 4]", "4611686018427387904", "64-bit"},
+                 [](Call& c) { c.logits.hidden.strides[1] = kQuarter; });
+  expect_refused(false, {"weight of [1, 5, 4]", "64-bit"}, [](Call& c) { c.logits.head.weight.strides[0] = kQuarter; });
+  expect_refused(false, {"targets has more elements"}, [](Call& c) { c.task.targets.sizes = {kHalf, kHalf}; });
+  expect_refused(false, {"bias has more elements"},
+                 [](Call& c) { c.logits.head.bias = view(c.weight.data(), {kMost}); });
+  expect_refused(false, {"sequences = 2147483647", "16777216", "without rows"}, [](Call& c) {
+    c.logits.hidden.sizes = {kMost32, 0, 4}, c.task.targets.sizes = {kMost32, 0};
   });
-  expect_refused_of_logits({
-      {"batch and time",
-       [](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), 1 << 20, 1 << 20, 5); },
-       {"logits of 1048576 times 1048576 rows", "2147483647"}},
-      {"time",
-       [](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), 1, kMost, 5); },
-       {"logits has more elements"}},
-      {"time and stride",
-       [=](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), 2, 3, 5, {}, kQuarter); },
-       {"logits of [2, 3, 5]", "64-bit"}},
-      {"sequences without rows",
-       [](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), std::numeric_limits<int32_t>::max(), 0, 5); },
-       {"logits.batch = 2147483647", "16777216", "without rows"}},
+  expect_refused(true, {"logits of 1048576 times 1048576 rows", "2147483647"}, [](Call& c) {
+    c.logits.finished.sizes = {1 << 20, 1 << 20, 5};
   });
+  expect_refused(true, {"logits of [2, 3, 5]", "64-bit"}, [](Call& c) { c.logits.finished.strides[1] = kQuarter; });
+  expect_refused(true, {"logits.batch = 2147483647", "16777216", "without rows"}, [](Call& c) {
+    c.logits.finished.sizes = {kMost32, 0, 5};
+  });
+  ContextOptions options;
+  options.ranks.slices = {kMost, kMost, 7};  // 5, modulo 2^64
+  Call call;
+  expect_invalid_input({"ranks.slices[1]", "9223372036854775807", "weight has 5"}, [&] { call.run(options); });
 }
 
 TEST(Borders, TheLargestTileOrBlockIsAllThereIsAndNoneIsLarger) {
-  for (const bool of_logits : {true, false}) {
-    Call plain, large;
-    ContextOptions options;
-    const auto run = [&](Call& c) {
-      const Context context(options);
-      return of_logits ? cross_entropy(context, c.logits, c.targets, c.options, c.dlogits).loss
-                       : cross_entropy(context, c.hidden, c.head, c.targets, c.options, c.gradients).loss;
-    };
-    const double loss = run(plain);
-    (of_logits ? options.row_block : options.row_tile) = kMostTileEdge;
-    options.vocab_tile = kMostTileEdge;
-    EXPECT_NEAR(run(large), loss, 1e-6);
+  for (const bool finished : {true, false}) {
+    Call plain(finished), large(finished);
+    const double loss = plain.run();
+    EXPECT_NEAR(large.run({.row_tile = kMostTileEdge, .vocab_tile = kMostTileEdge, .row_block = kMostTileEdge}), loss,
+                1e-6);
     for (size_t i = 0; i < plain.written.size(); ++i) EXPECT_NEAR(large.written[i], plain.written[i], 1e-6) << i;
   }
   for (const int64_t edge : {kMostTileEdge + 1, kMost}) {
@@ -287,47 +150,32 @@ TEST(Borders, TheLargestTileOrBlockIsAllThereIsAndNoneIsLarger) {
   }
 }
 
-TEST(Borders, SlicesWhoseSumDoesNotFit64BitsAreRefused) {
-  Call c;
-  ContextOptions options;
-  options.ranks.slices = {kMost, kMost, 7};  // 5, modulo 2^64
-  expect_invalid_input({"ranks.slices[1]", "9223372036854775807", "weight has 5"},
-                       [&] { cross_entropy(Context(options), c.hidden, c.head, c.targets); });
-}
-
-TEST(Borders, ArraysThatDoNotStandWhereTheirElementsMayAreRefused) {
-  const std::vector<BadCase> of_both = {
-      {"targets", [](Call& c) { c.targets = Targets(off_by(c.ids.data() + 100, 4), 6); }, {"targets", "int64"}},
-      {"targets32", [](Call& c) { c.targets = Targets(off_by(c.ids32.data() + 100, 2), 6); }, {"targets", "int32"}},
-      {"temperatures",
-       [](Call& c) {
-         c.options.token.temperatures = {off_by(c.doubles.data(), 4), 6};
-       },
-       {"temperatures", "not aligned", "float64"}},
-      {"class weights",
-       [](Call& c) {
-         c.options.label_smoothing = 0.1;
-         c.options.class_weights = {off_by(c.weights.data(), 1), 5};
-       },
-       {"class_weights", "not aligned", "float32"}},
-  };
-  expect_refused_of_hidden(of_both);
-  expect_refused_of_logits(of_both);
-  expect_refused_of_hidden({
-      {"offsets",
-       [](Call& c) {
-         c.hidden.offsets = {off_by(c.offsets.data(), 4), 3};
-       },
-       {"offsets", "int64"}},
-      {"hidden", [](Call& c) { c.hidden.states.data = off_by(c.states.data(), 2); }, {"hidden.data", "float32"}},
+// refusals_test.cc has tensors. These arguments are spans.
+TEST(Borders, SpansThatDoNotStandWhereTheirElementsMayAreRefused) {
+  const std::vector<double> numbers(8, 1);
+  const std::vector<float> weights(8, 1);
+  const std::vector<int64_t> offsets = {0, 3, 6, 6};
+  for (const bool finished : {true, false}) {
+    expect_refused(finished, {"temperatures", "not aligned", "float64"}, [&](Call& c) {
+      c.task.token.temperatures = {off_by(numbers.data(), 4), 6};
+    });
+    expect_refused(finished, {"class_weights", "not aligned", "float32"}, [&](Call& c) {
+      c.task.label_smoothing = 0.1;
+      c.task.class_weights = {off_by(weights.data(), 1), 5};
+    });
+  }
+  expect_refused(false, {"offsets", "int64"}, [&](Call& c) {
+    c.logits.hidden = view(c.numbers.data(), {6, 4});
+    c.gradients.d_hidden = view(c.written.data(), {6, 4});
+    c.task.targets = view(c.ids.data(), {6});
+    c.logits.offsets = {off_by(offsets.data(), 4), 3};
   });
-  Call c;
-  c.options.reduction = Reduction::kNone;
-  const Forward<CrossEntropy> forward = cross_entropy.forward(Context(), c.logits, c.targets, c.options);
-  const std::span<const double> upstream(off_by(c.doubles.data(), 4), 6);
-  expect_invalid_input({"upstream", "not aligned"}, [&] {
-    cross_entropy.backward(Context(), c.logits, c.targets, c.options, forward, upstream, c.dlogits);
-  });
+  Call call;
+  call.task.reduction = Reduction::kNone;
+  const Forward<CrossEntropy> left = forward(Context(), call.logits, call.task);
+  const std::span<const double> upstream(off_by(numbers.data(), 4), 6);
+  expect_invalid_input({"upstream", "not aligned"},
+                       [&] { backward(Context(), call.logits, call.task, left, upstream, call.gradients); });
 }
 
 }  // namespace borders_test

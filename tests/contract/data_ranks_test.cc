@@ -4,28 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "support/calls.h"
+#include "logitless/logitless.h"
 #include "support/every_task.h"
 #include "support/thread_ranks.h"
-#include "support/views.h"
 
 namespace logitless::testing {
 namespace data_ranks_test {
-
-// A call on some sequences of a batch, and some vocabulary entries of its head.
-struct Part {
-  FromHidden source;
-  Batch batch;
-  std::vector<int64_t> sequences;
-
-  HiddenStates states() const { return {source.hidden.data(), static_cast<int64_t>(sequences.size()), kTime, kHidden}; }
-  Targets targets() const { return {batch.ids.data(), static_cast<int64_t>(sequences.size()), kTime}; }
-};
 
 template <class T>
 std::vector<T> rows_of(const std::vector<T>& all, const std::vector<int64_t>& sequences, int64_t per_sequence) {
@@ -37,22 +25,31 @@ std::vector<T> rows_of(const std::vector<T>& all, const std::vector<int64_t>& se
   return out;
 }
 
-Part part_of(const std::vector<int64_t>& sequences, int64_t first_entry = 0, int64_t entries = kVocab) {
-  Part part;
-  part.sequences = sequences;
-  part.source.hidden = rows_of(part.source.hidden, sequences, kTime * kHidden);
-  part.source.first_entry = first_entry;
-  part.source.entries = entries;
-  Batch& b = part.batch;
-  b.ids = rows_of(b.ids, sequences, kTime);
-  b.mask = rows_of(b.mask, sequences, kTime);
-  b.old_logps = rows_of(b.old_logps, sequences, kTime);
-  b.ref_logps = rows_of(b.ref_logps, sequences, kTime);
-  b.labels = rows_of(b.labels, sequences, 1);
-  b.advantages = rows_of(b.advantages, sequences, 1);
-  b.sums = rows_of(b.sums, sequences, 1);
-  return part;
-}
+// Some sequences of a batch, and some vocabulary entries of its head.
+struct Part {
+  explicit Part(const std::vector<int64_t>& sequences_, int64_t first_ = 0, int64_t entries_ = kVocab)
+      : sequences(sequences_), count(static_cast<int64_t>(sequences.size())), first(first_), entries(entries_) {
+    hidden = rows_of(whole.hidden, sequences, kTime * kHidden);
+    ids = rows_of(batch.ids, sequences, kTime);
+    ref_logps = rows_of(batch.ref_logps, sequences, kTime);
+    sums = rows_of(batch.sums, sequences, 1);
+    labels = rows_of(batch.labels, sequences, 1);
+  }
+  Logits logits(bool bias = true) const {
+    logitless::LmHead head = {.weight = view(whole.weight.data() + first * kHidden, {entries, kHidden})};
+    if (bias) head.bias = view(whole.bias.data() + first, {entries});
+    return Logits::of(view(hidden.data(), {count, kTime, kHidden}), head);
+  }
+  PreferenceLoss preference() const { return {.targets = view(ids.data(), {count, kTime})}; }
+
+  FromHidden whole;
+  Batch batch;
+  std::vector<int64_t> sequences;
+  int64_t count, first, entries;
+  std::vector<float> hidden, ref_logps, sums;
+  std::vector<int64_t> ids;
+  std::vector<uint8_t> labels;
+};
 
 // The results of a call: numbers for the whole batch, and its gradients.
 struct Left {
@@ -60,70 +57,16 @@ struct Left {
   std::vector<float> d_hidden, d_weight, d_bias;
 };
 
-using Call = std::function<std::vector<double>(const Context&, const Part&, const Gradients&)>;
-
-struct Task {
-  const char* name;
-  bool pairs;  // the first half of the sequences is paired with the second
-  Call call;
-};
-
-std::vector<Task> tasks() {
-  std::vector<Task> out;
-  out.push_back({"preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
-                   PreferenceLoss options;
-                   options.loss_type = {PreferenceLossType::kSigmoid, PreferenceLossType::kSft};
-                   options.loss_weights = {1, 0.5};
-                   options.want_entropy = true;
-                   Reference reference;
-                   reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
-                   return numbers(
-                       preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
-                 }});
-  out.push_back({"preference_loss with tails, weights and scores", true,
-                 [](const Context& context, const Part& p, const Gradients& g) {
-                   PreferenceLoss options;
-                   options.loss_type = {PreferenceLossType::kSigmoidNorm, PreferenceLossType::kIpo};
-                   options.f_divergence = FDivergence::kJs;
-                   options.ld_alpha = 0.5;
-                   options.use_weighting = true;
-                   Reference reference;
-                   reference.logps = {p.batch.ref_logps.data(), static_cast<int64_t>(p.batch.ref_logps.size())};
-                   return numbers(
-                       preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
-                 }});
-  out.push_back({"kto_loss", false, [](const Context& context, const Part& p, const Gradients& g) {
-                   KtoBatch batch;
-                   batch.targets = p.targets();
-                   batch.labels = p.batch.labels;
-                   batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
-                   batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
-                   KtoLoss options;
-                   options.want_entropy = true;
-                   return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
-                 }});
-  out.push_back(
-      {"preference_loss with a reference model", true, [](const Context& context, const Part& p, const Gradients& g) {
-         Reference reference;
-         reference.hidden = p.states();
-         reference.head = p.source.head();
-         reference.head.bias = {};
-         return numbers(preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g));
-       }});
-  return out;
-}
-
-Left run(const Task& task, const ContextOptions& options, const Part& part) {
-  const int64_t rows = static_cast<int64_t>(part.sequences.size()) * kTime, entries = part.source.entries;
-  Left left;
-  left.d_hidden.assign(static_cast<size_t>(rows * kHidden), 99.0F);
-  left.d_weight.assign(static_cast<size_t>(entries * kHidden), 99.0F);
-  left.d_bias.assign(static_cast<size_t>(entries), 99.0F);
-  Gradients gradients;
-  gradients.d_hidden = {left.d_hidden.data(), rows, kHidden};
-  gradients.d_weight = {left.d_weight.data(), entries, kHidden};
-  gradients.d_bias = {left.d_bias.data(), entries};
-  left.numbers = task.call(Context(options), part, gradients);
+template <class T>
+Left run_part(const ContextOptions& options, const Part& part, const T& task) {
+  Left left = {.numbers = {},
+               .d_hidden = std::vector<float>(part.hidden.size(), 99),
+               .d_weight = std::vector<float>(static_cast<size_t>(part.entries * kHidden), 99),
+               .d_bias = std::vector<float>(static_cast<size_t>(part.entries), 99)};
+  left.numbers = numbers(run(Context(options), part.logits(), task,
+                             {.d_hidden = view(left.d_hidden.data(), {part.count, kTime, kHidden}),
+                              .d_weight = view(left.d_weight.data(), {part.entries, kHidden}),
+                              .d_bias = view(left.d_bias.data(), {part.entries})}));
   return left;
 }
 
@@ -136,55 +79,121 @@ void expect_near(const std::vector<T>& got, const std::vector<T>& want, double b
   }
 }
 
-TEST(DataRanks, HaveTheLossesOfOneProcess) {
-  // One rank has no tokens.
-  const std::vector<std::vector<int64_t>> cuts = {{0}, {1, 2}, {}, {3}}, pair_cuts = {{0, 2}, {}, {1, 3}};
-  for (const Task& task : tasks()) {
-    SCOPED_TRACE(task.name);
-    const auto& parts = task.pairs ? pair_cuts : cuts;
-    const int size = static_cast<int>(parts.size());
-    const Part whole = part_of({0, 1, 2, 3});
-    const Left one = run(task, {}, whole);
-    ThreadGroup group(size);
-    std::vector<Left> left(parts.size());
-    const auto errors = run_ranks(size, [&](int rank) {
-      ContextOptions options;
-      options.threads = 1;
-      options.ranks.data = &group.of(rank);
-      options.ranks.sum_d_weight = true;
-      left[static_cast<size_t>(rank)] = run(task, options, part_of(parts[static_cast<size_t>(rank)]));
-    });
-    for (size_t rank = 0; rank < parts.size(); ++rank) {
-      ASSERT_EQ(message_of(errors[rank]), "");
-      expect_near(left[rank].numbers, one.numbers, 1e-7, "numbers");
-      expect_near(left[rank].d_hidden, rows_of(one.d_hidden, parts[rank], kTime * kHidden), 1e-6, "d_hidden");
-      expect_near(left[rank].d_weight, one.d_weight, 1e-6, "d_weight");
-      expect_near(left[rank].d_bias, one.d_bias, 1e-6, "d_bias");
-      EXPECT_EQ(left[rank].d_weight, left[0].d_weight);
-    }
+// Runs the task of each part on its own rank, and compares with the task of the whole batch.
+void expect_whole(const std::vector<std::vector<int64_t>>& parts, const auto& task_of) {
+  const Part whole({0, 1, 2, 3});
+  const Left one = run_part({}, whole, task_of(whole));
+  ThreadGroup group(static_cast<int>(parts.size()));
+  std::vector<Left> left(parts.size());
+  const auto errors = run_ranks(static_cast<int>(parts.size()), [&](int rank) {
+    ContextOptions options;
+    options.threads = 1;
+    options.ranks.data = &group.of(rank);
+    options.ranks.sum_d_weight = true;
+    const Part part(parts[static_cast<size_t>(rank)]);
+    left[static_cast<size_t>(rank)] = run_part(options, part, task_of(part));
+  });
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    ASSERT_EQ(message_of(errors[rank]), "");
+    expect_near(left[rank].numbers, one.numbers, 1e-7, "numbers");
+    expect_near(left[rank].d_hidden, rows_of(one.d_hidden, parts[rank], kTime * kHidden), 1e-6, "d_hidden");
+    expect_near(left[rank].d_weight, one.d_weight, 1e-6, "d_weight");
+    expect_near(left[rank].d_bias, one.d_bias, 1e-6, "d_bias");
+    EXPECT_EQ(left[rank].d_weight, left[0].d_weight);
   }
 }
 
-// An error on one rank of a grid reaches all four.
+// The first half of the sequences is paired with the second. One rank has no tokens.
+TEST(DataRanks, HaveTheLossesOfOneProcess) {
+  const std::vector<std::vector<int64_t>> pairs = {{0, 2}, {}, {1, 3}};
+  expect_whole(pairs, [](const Part& p) {
+    PreferenceLoss task = p.preference();
+    task.loss_type = {PreferenceLossType::kSigmoidNorm, PreferenceLossType::kIpo, PreferenceLossType::kSft};
+    task.loss_weights = {1, 1, 0.5};
+    task.f_divergence = FDivergence::kJs;
+    task.ld_alpha = 0.5;
+    task.want_entropy = true;
+    task.ref_logps = p.ref_logps;
+    return task;
+  });
+  expect_whole(pairs, [](const Part& p) {
+    PreferenceLoss task = p.preference();
+    task.use_weighting = true;
+    task.reference = p.logits(false);
+    return task;
+  });
+  expect_whole({{0}, {1, 2}, {}, {3}}, [](const Part& p) {
+    return KtoLoss{.targets = view(p.ids.data(), {p.count, kTime}),
+                   .labels = p.labels,
+                   .ref_logps = p.sums,
+                   .kl_logps = p.sums,
+                   .kl_ref_logps = p.sums};
+  });
+}
+
+// An error on one rank of a grid, or on two that share neither tokens nor vocabulary entries, reaches all
+// four.
 TEST(DataRanks, OfAGridEndTogether) {
   std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
-  // One rank is wrong, or two that share neither tokens nor vocabulary entries.
   for (const std::set<int>& wrong : {std::set<int>{0}, {1}, {2}, {3}, {0, 3}, {1, 2}}) {
     const auto errors = run_ranks(4, [&](int rank) {
       const auto d = static_cast<size_t>(rank / 2), v = static_cast<size_t>(rank % 2);
       ContextOptions options;
       options.ranks.data = &of_batch[v].of(static_cast<int>(d));
       options.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
-      Part part = v == 0 ? part_of({0, 1}, 0, 61) : part_of({0, 1}, 61, kVocab - 61);
-      if (wrong.count(rank) > 0) part.batch.ids[2] = kVocab;
-      run(tasks()[0], options, part);
+      Part part({0, 1}, v == 0 ? 0 : 61, v == 0 ? 61 : kVocab - 61);
+      if (wrong.contains(rank)) part.ids[2] = kVocab;
+      PreferenceLoss task = part.preference();
+      task.ref_logps = part.sums;
+      run_part(options, part, task);
     });
-    for (size_t rank = 0; rank < 4; ++rank) {
-      const std::string message = message_of(errors[rank]), own = "targets[2] = 101 is outside [0, 101)";
-      EXPECT_NE(message.find(own), std::string::npos) << rank << ": " << message;
-      EXPECT_EQ(message.find(own) == 0, wrong.count(static_cast<int>(rank)) > 0) << message;
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::string message = message_of(errors[static_cast<size_t>(rank)]);
+      const size_t at = message.find("targets[2] = 101 is outside [0, 101)");
+      EXPECT_NE(at, std::string::npos) << rank << ": " << message;
+      EXPECT_EQ(at == 0, wrong.contains(rank)) << message;
     }
   }
+}
+
+// rank_arguments_test.cc compares the arguments of ranks that share a vocabulary.
+TEST(DataRanks, HaveTheSameHead) {
+  std::vector<float> a(2 * kHidden, 0.5F), b(kVocab * 2, 0.25F), scales(kVocab, 0.5F);
+  std::vector<int8_t> bytes(kVocab * kHidden, 3);
+  std::vector<int64_t> ids(kVocab, 7);
+  const auto expect_told = [&](const std::string& name, const auto& head_of, auto& values) {
+    auto others = values;
+    others[0] += 1;
+    ThreadGroup group(2);
+    const auto errors = run_ranks(2, [&](int rank) {
+      ContextOptions options;
+      options.ranks.data = &group.of(rank);
+      const Part part({0, 1});
+      Logits logits = part.logits(false);
+      head_of(logits.head, rank == 0 ? values : others);
+      run(Context(options), logits, CrossEntropy{.targets = view(part.ids.data(), {2, kTime})});
+    });
+    for (const auto& error : errors) {
+      EXPECT_EQ(message_of(error),
+                name + " must be the same on all ranks of ranks.data: the values of rank 0 and rank 1 differ");
+    }
+  };
+  expect_told(
+      "lora.a",
+      [&](auto& head, const auto& of) {
+        head.lora = {.a = view(of.data(), {2, kHidden}), .b = view(b.data(), {kVocab, 2})};
+      },
+      a);
+  expect_told(
+      "weight.ids", [](auto& head, const auto& of) { head.vocab_ids = of; }, ids);
+  expect_told(
+      "weight.scales",
+      [&](auto& head, const auto& of) {
+        head.weight = ConstTensor(bytes.data(), DType::kUInt8, {kVocab, kHidden});
+        head.packing = Packing::kInt8;
+        head.scales = view(of.data(), {kVocab, 1});
+      },
+      scales);
 }
 
 }  // namespace data_ranks_test

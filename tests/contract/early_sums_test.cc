@@ -5,15 +5,19 @@
 #include <omp.h>
 
 #include <array>
-#include <bit>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <limits>
+#include <map>
 #include <random>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "logitless/logitless.h"
 #include "support/calls.h"
+#include "support/host_tensor.h"
 #include "support/thread_ranks.h"
 #include "support/views.h"
 
@@ -25,23 +29,13 @@ constexpr int kRanks = 2;
 // tiles of 64 entries ahead of the final entries, so these messages are sent before the last entries are
 // begun.
 constexpr int64_t kTokens = 40, kHidden = 1024, kVocab = 6400, kVocabTile = 64;
-constexpr float kUntouched = 99;
-constexpr uint16_t kUntouchedBits = 0x42c6;  // the same in bfloat16
-
-std::vector<float> random_values(int64_t count, int seed) {
-  std::mt19937 random(static_cast<uint32_t>(seed));
-  std::normal_distribution<float> draw(0, 0.3F);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = draw(random);
-  return values;
-}
 
 // The form of a call, and whether its sums start early if both ranks have at least two threads.
 struct Case {
   const char* name;
   bool early;
   PlanKind plan = PlanKind::kTwoPass;
-  bool narrow = false;  // head and d_weight in bfloat16
+  DType dtype = DType::kFloat32;  // of the head and d_weight
   bool halves = false;
   bool accumulate = false;    // and rows of d_weight are separated
   bool hidden_vocab = false;  // d_weight is [H, V], whose rows are not vocabulary entries
@@ -52,7 +46,7 @@ struct Case {
 const std::vector<Case> kCases = {
     {"two pass", true},
     {"one pass", true, PlanKind::kOnePass},
-    {.name = "bfloat16", .early = true, .narrow = true},
+    {.name = "bfloat16", .early = true, .dtype = DType::kBFloat16},
     {.name = "halves", .early = true, .halves = true},
     {.name = "accumulate", .early = true, .accumulate = true},
     {.name = "[H, V]", .early = false, .hidden_vocab = true},
@@ -60,77 +54,56 @@ const std::vector<Case> kCases = {
     {.name = "chunks of two sizes", .early = false, .plan = PlanKind::kOnePass, .more_chunks = true},
 };
 
+HostTensor random_tensor(DType dtype, int64_t rows, int64_t cols, int seed) {
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  std::normal_distribution<double> draw(0, 0.3);
+  HostTensor tensor(dtype, rows, cols);
+  for (int64_t i = 0; i < rows * cols; ++i) tensor.set(i / cols, i % cols, draw(random));
+  return tensor;
+}
+
 // The head is the same on all ranks.
-class Head {
- public:
-  static const Head& instance() {
-    static const Head head;
-    return head;
-  }
-  LmHead view(const Case& of) const {
-    const HeadLayout layout = of.hidden_vocab ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden;
-    const int64_t rows = of.hidden_vocab ? kHidden : kVocab, cols = of.hidden_vocab ? kVocab : kHidden;
-    LmHead head(of.narrow ? ConstMatrix(narrow_weight_.data(), rows, cols) : ConstMatrix(weight_.data(), rows, cols));
-    head.layout = layout;
-    head.bias = {bias_.data(), kVocab};
-    return head;
-  }
-
- private:
-  Head() {
-    for (size_t i = 0; i < weight_.size(); ++i) {
-      narrow_weight_[i].bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(weight_[i]) >> 16);
-    }
-  }
-
-  std::vector<float> weight_ = random_values(kVocab * kHidden, 3), bias_ = random_values(kVocab, 4);
-  std::vector<bfloat16> narrow_weight_ = std::vector<bfloat16>(weight_.size());
-};
+LmHead head_of(const Case& of) {
+  static std::map<std::pair<DType, bool>, HostTensor> weights;
+  HostTensor& weight = weights[{of.dtype, of.hidden_vocab}];
+  const int64_t rows = of.hidden_vocab ? kHidden : kVocab, cols = of.hidden_vocab ? kVocab : kHidden;
+  if (weight.rows() == 0) weight = random_tensor(of.dtype, rows, cols, 3);
+  return LmHead(weight.view(), of.hidden_vocab ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden);
+}
 
 // One rank of a call, and its results.
 struct Rank {
   const Case& of;
   int number;
-  int64_t stride;  // of d_weight
-  std::vector<float> hidden;
+  LmHead head;
+  HostTensor hidden, d_hidden{DType::kFloat32, kTokens, kHidden}, d_weight;
   std::vector<int64_t> targets;
-  std::vector<float> d_hidden, d_weight, d_bias;
-  std::vector<bfloat16> narrow_d_weight;
+  double untouched = std::numeric_limits<double>::quiet_NaN();  // the last element before the call
   int early = 0;            // exchanges inside the parallel region in which threads of this rank compute
-  bool before_end = false;  // at the first of them, the last row of d_weight was not begun
+  bool before_end = false;  // at the first of them, the last element was not begun
 
   Rank(const Case& of_, int number_)
       : of(of_),
         number(number_),
-        stride(of.hidden_vocab ? kVocab
-               : of.accumulate ? kHidden + 8
-                               : kHidden),
-        hidden(random_values(kTokens * kHidden, 10 + number)),
-        d_hidden(hidden.size()),
-        d_weight(static_cast<size_t>(kVocab * (kHidden + 8)), kUntouched),
-        d_bias(kVocab),
-        narrow_d_weight(static_cast<size_t>(kVocab * kHidden), bfloat16{kUntouchedBits}) {
+        head(head_of(of)),
+        hidden(random_tensor(DType::kFloat32, kTokens, kHidden, 10 + number)),
+        d_weight(of.dtype, head.weight.rows, head.weight.cols, of.accumulate ? 8 : 0) {
     for (int64_t t = 0; t < kTokens; ++t) {
       targets.push_back(of.empty_rank && number == 1 ? -100 : (t * 797 + number * 101) % kVocab);
     }
+    if (!of.accumulate) return;
+    for (int64_t i = 0; i < kVocab * kHidden; ++i) d_weight.set(i / kHidden, i % kHidden, untouched = 99);
   }
 
   void call(ContextOptions options) {
     options.plan = of.plan;
     options.vocab_tile = kVocabTile;
-    const HiddenStates states(hidden.data(), 1, kTokens, kHidden);
+    const HiddenStates states(hidden.view());
     const Targets of_states(targets.data(), kTokens);
-    const LmHead head = Head::instance().view(of);
     Gradients gradients;
-    gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
-    const int64_t rows = of.hidden_vocab ? kHidden : kVocab, cols = of.hidden_vocab ? kVocab : kHidden;
-    if (of.narrow) {
-      gradients.d_weight = {narrow_d_weight.data(), rows, cols};
-    } else {
-      gradients.d_weight = Matrix(d_weight.data(), rows, cols, stride);
-    }
+    gradients.d_hidden = d_hidden.output();
+    gradients.d_weight = d_weight.output();
     if (of.accumulate) gradients.d_weight_mode = WriteMode::kAccumulate;
-    gradients.d_bias = {d_bias.data(), kVocab};
     if (of.more_chunks && number == 1) {
       const Context one_thread({.threads = 1, .plan = of.plan, .vocab_tile = kVocabTile});
       const Plan whole = cross_entropy.plan(one_thread, states, head, of_states, {}, gradients);
@@ -145,9 +118,9 @@ struct Rank {
     cross_entropy.backward(context, states, head, of_states, {}, forward, 1.0, gradients);
   }
 
-  bool last_row_is_untouched() const {
-    if (of.narrow) return narrow_d_weight.back().bits == kUntouchedBits;
-    return d_weight[static_cast<size_t>((kVocab - 1) * stride)] == kUntouched;
+  bool last_element_is_untouched() const {
+    const double last = d_weight.get(d_weight.rows() - 1, d_weight.cols() - 1);
+    return last == untouched || std::isnan(last);
   }
 };
 
@@ -170,7 +143,7 @@ Ran run(const std::array<int, kRanks>& threads, const Case& of, int dies_at = -1
     }
     if (rank != 0) return;
     ran.exchanges = exchange + 1;
-    if (omp_get_level() > 0 && first.early++ == 0) first.before_end = first.last_row_is_untouched();
+    if (omp_get_level() > 0 && first.early++ == 0) first.before_end = first.last_element_is_untouched();
   };
   ran.errors = run_ranks(kRanks, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
@@ -183,9 +156,8 @@ Ran run(const std::array<int, kRanks>& threads, const Case& of, int dies_at = -1
   return ran;
 }
 
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+bool same_bits(const HostTensor& a, const HostTensor& b) {
+  return std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
 }
 
 TEST(EarlySums, HaveTheBitsOfLateOnes) {
@@ -198,9 +170,7 @@ TEST(EarlySums, HaveTheBitsOfLateOnes) {
       for (size_t r = 0; r < kRanks; ++r) {
         EXPECT_EQ(message_of(ran->errors[r]), "");
         EXPECT_TRUE(same_bits(ran->ranks[r].d_weight, late.ranks[0].d_weight));
-        EXPECT_TRUE(same_bits(ran->ranks[r].narrow_d_weight, late.ranks[0].narrow_d_weight));
-        EXPECT_EQ(ran->ranks[r].d_bias, late.ranks[0].d_bias);
-        EXPECT_EQ(ran->ranks[r].d_hidden, late.ranks[r].d_hidden);
+        EXPECT_TRUE(same_bits(ran->ranks[r].d_hidden, late.ranks[r].d_hidden));
       }
       EXPECT_EQ(ran->exchanges, late.exchanges);
     }

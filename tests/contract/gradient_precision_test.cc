@@ -17,17 +17,8 @@
 namespace logitless::testing {
 namespace gradient_precision_test {
 
-constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, GradientPrecision::kSplit,
-                                             GradientPrecision::kFloat32};
-constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
-
 bool rounds_gradients(const std::string& backend) {
   return backend == "amx" || backend == "bfmmla" || backend == "onednn";
-}
-
-bool multiplies_bfloat16() {
-  const std::vector<std::string> names = gemm_backends();
-  return std::any_of(names.begin(), names.end(), rounds_gradients);
 }
 
 // Returns the best backend that rounds gradients, if there is one. "auto" takes it only if it is the fastest.
@@ -36,15 +27,7 @@ std::string bfloat16_backend() {
   const auto found = std::find_if(names.begin(), names.end(), rounds_gradients);
   return found == names.end() ? "auto" : *found;
 }
-
-CrossEntropyTester small() {
-  return CrossEntropyTester()
-      .tiles(16, 64)
-      .threads(2)
-      .gemm_backend(bfloat16_backend())
-      .dtype(DType::kBFloat16)
-      .gradient_dtype(DType::kFloat32);
-}
+bool multiplies_bfloat16() { return bfloat16_backend() != "auto"; }
 
 class OneCall {
  public:
@@ -70,27 +53,25 @@ class OneCall {
     }
   }
 
-  GradientOutputs gradients(GradientPrecision precision, PlanKind plan, int threads = 2, bool d_weight = true,
-                            size_t workspace = size_t{256} << 20, const BackwardOptions& backward = {},
-                            const CrossEntropy& loss = {}) {
+  GradientOutputs gradients(GradientPrecision precision, PlanKind plan, bool d_weight = true) {
     RunSpec run;
     run.d_weight = run.d_bias = d_weight;
     GradientOutputs outputs(inputs_, run);
     Gradients gradients = outputs.gradients();
     gradients.backward = backward;
-    ContextOptions options;
     options.gemm_backend = bfloat16_backend();
     options.gradient_precision = precision;
     options.plan = plan;
-    options.threads = threads;
     options.row_tile = 16;
     options.vocab_tile = 64;
-    options.workspace_bytes = workspace;
     cross_entropy(Context(options), inputs_.hidden_view(), inputs_.head_view(), inputs_.targets_view(), loss,
                   gradients);
     return outputs;
   }
-  HostTensor d_hidden(GradientPrecision precision, PlanKind plan) { return gradients(precision, plan).d_hidden(); }
+
+  ContextOptions options = {.threads = 2};
+  BackwardOptions backward;
+  CrossEntropy loss;
 
  private:
   static InputSpec spec(HeadLayout layout) {
@@ -123,11 +104,12 @@ TEST(GradientPrecision, LosesWhatItRounds) {
   if (!multiplies_bfloat16()) GTEST_SKIP() << "no backend of this machine multiplies bfloat16";
   OneCall call;
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    const HostTensor exact = call.d_hidden(GradientPrecision::kFloat32, plan);
-    const double native = distance(call.d_hidden(GradientPrecision::kNative, plan), exact);
+    const auto d_hidden = [&](GradientPrecision precision) { return call.gradients(precision, plan).d_hidden(); };
+    const HostTensor exact = d_hidden(GradientPrecision::kFloat32);
+    const double native = distance(d_hidden(GradientPrecision::kNative), exact);
     EXPECT_GT(native, 0x1p-13);
     EXPECT_LT(native, 0x1p-8);
-    const double split = distance(call.d_hidden(GradientPrecision::kSplit, plan), exact);
+    const double split = distance(d_hidden(GradientPrecision::kSplit), exact);
     EXPECT_GT(split, 0x1p-23);
     EXPECT_LT(split, 0x1p-17);
   }
@@ -143,11 +125,13 @@ TEST(GradientPrecision, PutsBackWhatRowsShare) {
     // d_bias by 1.7e-3.
     const auto expect_small = [&](PlanKind plan, size_t workspace, bool d_weight = true) {
       SCOPED_TRACE(std::string(name_of(plan)) + " in " + std::to_string(workspace) + " bytes");
-      const GradientOutputs exact = call.gradients(GradientPrecision::kFloat32, PlanKind::kTwoPass, 2, d_weight);
-      const GradientOutputs native = call.gradients(GradientPrecision::kNative, plan, 2, d_weight, workspace);
+      const auto exact = call.gradients(GradientPrecision::kFloat32, PlanKind::kTwoPass, d_weight);
+      OneCall small(layout, 2);
+      small.options.workspace_bytes = workspace;
+      const auto native = small.gradients(GradientPrecision::kNative, plan, d_weight);
       EXPECT_LT(distance(native.d_hidden(), exact.d_hidden()), d_weight ? 4e-3 : 4e-4);
-      const auto of_team = call.gradients(GradientPrecision::kNative, plan, 5, d_weight, workspace);
-      EXPECT_EQ(native.bytes(), of_team.bytes());
+      small.options.threads = 5;
+      EXPECT_EQ(native.bytes(), small.gradients(GradientPrecision::kNative, plan, d_weight).bytes());
       if (!d_weight) return;
       EXPECT_LT(distance(native.d_weight(), exact.d_weight()), 1.4e-3);
       EXPECT_LT(distance(native.d_bias(), exact.d_bias()), 1e-6);
@@ -167,8 +151,8 @@ TEST(GradientPrecision, PutsBackNothingOfEntriesThatNeverOccur) {
     for (const int64_t begin : {0, 250}) {
       OneCall call(HeadLayout::kVocabHidden, 2);
       call.hide(begin, 250);
-      const auto exact = call.gradients(GradientPrecision::kFloat32, PlanKind::kTwoPass, 2, false);
-      const auto native = call.gradients(GradientPrecision::kNative, plan, 2, false);
+      const auto exact = call.gradients(GradientPrecision::kFloat32, PlanKind::kTwoPass, false);
+      const auto native = call.gradients(GradientPrecision::kNative, plan, false);
       EXPECT_LT(distance(native.d_hidden(), exact.d_hidden()), plan == PlanKind::kTwoPass ? 4e-3 : 3e-5)
           << name_of(plan) << " from entry " << begin;
     }
@@ -178,14 +162,11 @@ TEST(GradientPrecision, PutsBackNothingOfEntriesThatNeverOccur) {
 // A sample that would take nearly everything is not drawn: the gradients are then exact, with the bits of
 // exact ones.
 TEST(GradientPrecision, PutsBackWhereNoSampleIsDrawn) {
-  OneCall call(HeadLayout::kVocabHidden, 2);
-  BackwardOptions all;
-  all.mode = BackwardMode::kSampled;
-  all.theta = 1e-12;
-  for (const GradientPrecision precision : kPrecisions) {
-    constexpr size_t kEnough = size_t{256} << 20;
-    const auto exact = call.gradients(precision, PlanKind::kTwoPass);
-    EXPECT_TRUE(call.gradients(precision, PlanKind::kAuto, 2, true, kEnough, all).bytes() == exact.bytes())
+  OneCall call(HeadLayout::kVocabHidden, 2), all(HeadLayout::kVocabHidden, 2);
+  all.backward = {.mode = BackwardMode::kSampled, .theta = 1e-12};
+  for (const GradientPrecision precision : all_of<GradientPrecision>()) {
+    EXPECT_TRUE(all.gradients(precision, PlanKind::kAuto).bytes() ==
+                call.gradients(precision, PlanKind::kTwoPass).bytes())
         << name_of(precision);
   }
 }
@@ -193,15 +174,13 @@ TEST(GradientPrecision, PutsBackWhereNoSampleIsDrawn) {
 // The correction must not overflow if the gradients themselves do not.
 TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
   OneCall call;
-  CrossEntropy loss;
-  loss.reduction = Reduction::kSum;
+  call.loss.reduction = Reduction::kSum;
   for (const double scale : {1e37, 1e38}) {
-    loss.loss_scale = scale;
+    call.loss.loss_scale = scale;
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-      const auto got = call.gradients(GradientPrecision::kNative, plan, 2, false, size_t{256} << 20, {}, loss);
-      const HostTensor d_hidden = got.d_hidden();
-      for (int64_t row = 0; row < d_hidden.rows(); ++row) {
-        for (int64_t col = 0; col < d_hidden.cols(); ++col) ASSERT_TRUE(std::isfinite(d_hidden.get(row, col)));
+      const GradientOutputs got = call.gradients(GradientPrecision::kNative, plan, false);
+      for (int64_t i = 0; i < got.d_hidden().rows() * got.d_hidden().cols(); ++i) {
+        ASSERT_TRUE(std::isfinite(got.d_hidden().get(i / got.d_hidden().cols(), i % got.d_hidden().cols())));
       }
     }
   }
@@ -210,9 +189,11 @@ TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
 // The plan states the type that is multiplied and rounded.
 TEST(GradientPrecision, IsWhatThePlanSays) {
   for (const std::string& backend : gemm_backends()) {
-    for (const GradientPrecision precision : kPrecisions) {
+    for (const GradientPrecision precision : all_of<GradientPrecision>()) {
       for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-        const Plan plan = small().gemm_backend(backend).gradient_precision(precision).plan(kind).planned();
+        CrossEntropyTester tester;
+        tester.dtype(DType::kBFloat16).gradient_dtype(DType::kFloat32).tiles(16, 64).threads(2);
+        const Plan plan = tester.gemm_backend(backend).gradient_precision(precision).plan(kind).planned();
         SCOPED_TRACE(backend + " " + name_of(precision) + ": " + plan.describe());
         const bool native = rounds_gradients(backend);
         const bool two_terms = precision == GradientPrecision::kSplit;
@@ -224,9 +205,6 @@ TEST(GradientPrecision, IsWhatThePlanSays) {
       }
     }
   }
-  const Plan single = small().gemm_backend("openblas").dtype(DType::kFloat32).planned();
-  EXPECT_EQ(single.gemm_library, "openblas");
-  EXPECT_EQ(single.gradient_dtype, DType::kFloat32);
 }
 
 }  // namespace gradient_precision_test

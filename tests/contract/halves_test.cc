@@ -70,58 +70,23 @@ TYPED_TEST(Halves, TheBackwardHalfIsNoOnePass) {
   });
 }
 
-TYPED_TEST(Halves, AnUpstreamGradientIsFinite) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  visit_every_task(this->source, this->batch, [&](const auto& task) {
-    // Token gradients are functions of the statistics, and may be NaN like these.
-    if constexpr (!requires { task.grads; }) {
-      SCOPED_TRACE(task.name);
-      const auto forward = task.forward(Context());
-      typename TypeParam::Outputs outputs;
-      for (const double bad : {std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity}) {
-        expect_invalid_input({"upstream",
-                              " = " + std::string(bad != bad ? "nan"
-                                                  : bad > 0  ? "inf"
-                                                             : "-inf"),
-                              "finite"},
-                             [&] { task.backward(Context(), forward, bad, outputs.views()); });
-      }
-      EXPECT_EQ(outputs.values(), typename TypeParam::Outputs().values());
-    }
-  });
-}
-
-// Only cross-entropy takes a span of upstream gradients: one value, or with reduction none one per token.
-TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
-  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
-    CrossEntropy options;
-    options.reduction = reduction;
-    const auto call = [&](const auto& function, const auto&... rest) {
-      return this->source.call(function, Context(), this->batch.targets(), options, rest...);
-    };
-    const Forward<CrossEntropy> forward = call(LOGITLESS_TEST_CALL(cross_entropy.forward));
-    const size_t wanted = reduction == Reduction::kNone ? kTokens : 1;
-    typename TypeParam::Outputs outputs;
-    const auto backward = [&](const std::vector<double>& upstream) {
-      call(LOGITLESS_TEST_CALL(cross_entropy.backward), forward, std::span<const double>(upstream), outputs.views());
-    };
-    for (const size_t count : {size_t{0}, size_t{2}, size_t{kTokens - 1}, size_t{kTokens + 1}}) {
-      expect_invalid_input({"upstream has " + std::to_string(count) + " entries", std::to_string(wanted)},
-                           [&] { backward(std::vector<double>(count, 1.0)); });
-    }
-    std::vector<double> upstream(wanted, 1.0);
-    upstream[wanted / 2] = std::numeric_limits<double>::quiet_NaN();
-    expect_invalid_input({"upstream", "nan", "finite"}, [&] { backward(upstream); });
-    EXPECT_EQ(outputs.values(), typename TypeParam::Outputs().values());
-    if (wanted == 1) continue;
-    // The entry of an ignored token is not read.
-    upstream.assign(wanted, 1.0);
-    upstream[5] = std::numeric_limits<double>::quiet_NaN();
-    typename TypeParam::Outputs whole;
-    backward(upstream);
-    call(LOGITLESS_TEST_CALL(cross_entropy.backward), forward, 1.0, whole.views());
-    EXPECT_EQ(outputs.values(), whole.values());
-  }
+// refused_halves_test.cc has upstream gradients that are refused.
+TEST(UpstreamOfEachToken, IsNotReadWhereTheTokenIsIgnored) {
+  const FromHidden source;
+  const Batch batch;
+  const CrossEntropy options = {.reduction = Reduction::kNone};
+  const auto forward = cross_entropy.forward(Context(), source.states(), source.head(), batch.targets(), options);
+  std::vector<double> upstream(kTokens, 1);
+  FromHidden::Outputs usual, outputs;
+  const auto backward = [&](FromHidden::Outputs& to) {
+    cross_entropy.backward(Context(), source.states(), source.head(), batch.targets(), options, forward,
+                           std::span<const double>(upstream), to.views());
+  };
+  backward(usual);
+  ASSERT_EQ(batch.ids[5], -100);
+  upstream[5] = std::numeric_limits<double>::quiet_NaN();
+  backward(outputs);
+  EXPECT_EQ(outputs.values(), usual.values());
 }
 
 }  // namespace halves_test

@@ -4,15 +4,13 @@
 
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "support/calls.h"
+#include "logitless/logitless.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
-#include "support/views.h"
 
 namespace logitless::testing {
 namespace logits_test {
@@ -35,10 +33,11 @@ struct RowsOfLogits {
     out = logits;
     CrossEntropy task;
     task.label_smoothing = 0.1;
-    const FinishedLogits given((in_place ? out : logits).data(), 1, 23, 150);
-    const LogitsGradient gradient(out.data(), 1, 23, 150);
-    planned = cross_entropy.plan(Context(options), given, Targets(std::span(targets)), task, gradient);
-    CrossEntropyResult result = cross_entropy(Context(options), given, Targets(std::span(targets)), task, gradient);
+    task.targets = targets;
+    const Logits given = Logits::given(view((in_place ? out : logits).data(), {23, 150}));
+    const logitless::Gradients gradients = {.d_logits = view(out.data(), {23, 150})};
+    planned = logitless::plan(Context(options), given, task, gradients);
+    CrossEntropyResult result = run(Context(options), given, task, gradients);
     plan = std::exchange(result.plan, {});
     std::vector<std::byte> all = bytes_of(result);
     const auto more = std::as_bytes(std::span(out));
@@ -100,97 +99,45 @@ TEST(Logits, ASmallBudgetTakesFewerThreads) {
 
 // A row with NaN, or with one +inf, affects only its own results.
 TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
-  const int64_t rows = 9, vocab = 70;
+  constexpr int64_t kRows = 9, kEntries = 70, kBad = 4;
+  const std::vector<int64_t> targets(kRows, 5);
   for (const std::string& target : simd_targets()) {
+    const Context context({.vocab_tile = 32, .row_block = 4, .simd_target = target});
+    std::vector<float> logits(kRows * kEntries), clean(logits.size()), spoiled(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i));
+    const auto losses = [&](std::vector<float>& out) {
+      return run(context, Logits::given(view(logits.data(), {kRows, kEntries})),
+                 CrossEntropy{.targets = targets, .reduction = Reduction::kSum},
+                 {.d_logits = view(out.data(), {kRows, kEntries})})
+          .per_token_loss;
+    };
+    const std::vector<double> good = losses(clean);
     for (const double bad : {kNaN, kInfinity}) {
       for (const int64_t at : {0, 31, 32, 69}) {
-        std::vector<float> logits(rows * vocab), clean(rows * vocab), spoiled(rows * vocab);
-        for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i));
-        const std::vector<int64_t> targets(rows, 5);
-        ContextOptions options;
-        options.simd_target = target;
-        options.vocab_tile = 32;
-        options.row_block = 4;
-        const auto call = [&](std::vector<float>& out) {
-          return cross_entropy(Context(options), FinishedLogits(logits.data(), 1, rows, vocab),
-                               Targets(std::span(targets)), {}, LogitsGradient(out.data(), 1, rows, vocab));
-        };
-        const auto good = call(clean);
-        logits[4 * vocab + at] = static_cast<float>(bad);
-        const auto result = call(spoiled);
-        EXPECT_TRUE(std::isnan(result.loss));
-        for (int64_t i = 0; i < rows; ++i) {
-          const auto k = static_cast<size_t>(i);
-          EXPECT_TRUE(i == 4 ? std::isnan(result.per_token_loss[k])
-                             : result.per_token_loss[k] == good.per_token_loss[k]);
-          for (int64_t v = 0; v < vocab; ++v) {
-            const float got = spoiled[i * vocab + v];
-            ASSERT_TRUE(i == 4 ? std::isnan(got) : got == clean[i * vocab + v]) << target << " " << i << " " << v;
-          }
+        const float before = std::exchange(logits[kBad * kEntries + at], static_cast<float>(bad));
+        const std::vector<double> got = losses(spoiled);
+        logits[kBad * kEntries + at] = before;
+        for (size_t i = 0; i < kRows; ++i) EXPECT_TRUE(i == kBad ? std::isnan(got[i]) : got[i] == good[i]) << target;
+        for (size_t k = 0; k < clean.size(); ++k) {
+          ASSERT_TRUE(k / kEntries == kBad ? std::isnan(spoiled[k]) : spoiled[k] == clean[k]) << target << " " << k;
         }
       }
     }
   }
 }
 
-class Thrower final : public TokenLoss {
- public:
-  StatsRequest needs() const override { return {}; }
-  GradsFilled gradients() const override { return {}; }
-  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads&) override {
-    if (rows.back() >= 20) throw std::runtime_error("from the loss");
-  }
-};
-
-// Gradients in a separate call are refused under one_pass, for finished logits as for hidden states, and
-// nothing is written.
-TEST(Logits, GradientsOfTheirOwnCannotRunInOneSweep) {
-  const std::vector<float> logits(6 * 30, 1.0f);
-  std::vector<float> out(logits.size(), 7.0f);
-  const std::vector<int64_t> targets(6, 5);
-  ContextOptions options;
-  const FinishedLogits view(logits.data(), 1, 6, 30);
-  const LogitsGradient gradient(out.data(), 1, 6, 30);
-  const TokenStats stats = compute_token_stats(Context(options), view, Targets(std::span(targets)));
-  const auto backward = [&] {
-    TokenGrads grads;
-    grads.logp.assign(6, 1.0);
-    Plan plan;
-    backpropagate_token_grads(Context(options), view, Targets(std::span(targets)), {}, {}, stats, grads, gradient,
-                              &plan);
-    return plan;
-  };
-  EXPECT_EQ(backward().kind, PlanKind::kTwoPass);
-  out.assign(out.size(), 7.0f);
-  options.plan = PlanKind::kOnePass;
-  expect_invalid_input({"plan = one_pass cannot run: backward() comes after the forward pass"}, [&] { backward(); });
-  EXPECT_EQ(out, std::vector<float>(out.size(), 7.0f));
-}
-
-TEST(Logits, WhatALossThrowsReachesTheCaller) {
-  const std::vector<float> logits(40 * 30, 1.0f);
-  std::vector<float> out(logits.size());
-  const std::vector<int64_t> targets(40, 5);
-  ContextOptions options;
-  options.row_block = 4;
-  for (const int threads : {1, 3}) {
-    options.threads = threads;
-    Thrower loss;
-    EXPECT_THROW(run_token_loss(Context(options), FinishedLogits(logits.data(), 1, 40, 30), Targets(std::span(targets)),
-                                {}, loss, LogitsGradient(out.data(), 1, 40, 30)),
-                 std::runtime_error);
-  }
-}
-
 // A row whose token gradients are zero is not read; its gradient is 0 whatever the row holds.
 TEST(Logits, ARowWithoutUpstreamHasNoGradient) {
-  std::vector<float> logits(3 * 40, 0.5f), out(logits.size(), 7.0f);
-  logits[45] = static_cast<float>(kNaN);
-  const std::vector<double> upstream = {1, 0, -1};
-  const auto entropy = entropy_from_logits(Context(), FinishedLogits(logits.data(), 1, 3, 40), {}, upstream,
-                                           LogitsGradient(out.data(), 1, 3, 40));
-  EXPECT_TRUE(std::isnan(entropy[1]));
-  EXPECT_NEAR(entropy[0], std::log(40.0), 1e-6);
+  std::vector<float> numbers(3 * 40, 0.5F), out(numbers.size(), 7);
+  numbers[45] = static_cast<float>(kNaN);
+  const Logits logits = Logits::given(view(numbers.data(), {3, 40}));
+  const TokenStatistics task = {.request = {.entropy = true}};
+  const Forward<TokenStatistics> left = forward(Context(), logits, task);
+  TokenGrads grads;
+  grads.entropy = {1, 0, -1};
+  backward(Context(), logits, task, left, grads, {.d_logits = view(out.data(), {3, 40})});
+  EXPECT_TRUE(std::isnan(left.result.stats.entropy[1]));
+  EXPECT_NEAR(left.result.stats.entropy[0], std::log(40.0), 1e-6);
   for (size_t v = 40; v < 80; ++v) EXPECT_EQ(out[v], 0);
 }
 

@@ -103,6 +103,29 @@ TEST(NamedLossCalls, ExpectedRows) {
   }
 }
 
+TEST(NamedLossCalls, ExpectedRowsTellWhyTheyCannotRun) {
+  const auto expect_refused = [](const std::string& words, const std::string& task, const auto& change) {
+    DrawnCall call = call_of(task);
+    call.plan = PlanKind::kExpectedRow, call.d_weight = call.d_bias = false;
+    change(call);
+    const std::string refusal = check(call).refusal;
+    EXPECT_NE(refusal.find("plan = expected_row cannot run: " + words), std::string::npos) << refusal;
+  };
+  const auto nothing = [](DrawnCall&) {};
+  expect_refused("d_hidden is not requested", "cross_entropy",
+                 [](DrawnCall& call) { call.d_hidden = false, call.d_weight = true; });
+  expect_refused("the loss has a gradient of the entropy", "policy_loss", [](DrawnCall& call) {
+    call.options = {{"entropy_bonus", "0.1"}};
+  });
+  expect_refused("the call has a teacher", "distillation_loss", nothing);
+  expect_refused("the loss has per-row weights", "soft_cross_entropy",
+                 [](DrawnCall& call) { call.dense_targets = true; });
+  expect_refused("the loss has vocabulary weights and the head has a softcap", "cross_entropy", [](DrawnCall& call) {
+    call.options = {{"label_smoothing", "0.1"}}, call.softcap = 3;
+  });
+  expect_refused("finished logits have no head", "cross_entropy", [](DrawnCall& call) { call.finished = true; });
+}
+
 // Each loss and type, with most of the vocabulary left out.
 TEST(NamedLossCalls, CertifiedGradientsOfALargeVocabulary) {
   DrawnCall call;

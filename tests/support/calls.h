@@ -201,16 +201,5 @@ inline Plan plan_token_loss(const Context& context, const FinishedLogits& logits
               gradients_of(d_logits));
 }
 
-inline std::vector<double> entropy_from_logits(const Context& context, const FinishedLogits& logits,
-                                               const TokenOptions& token = {}, std::span<const double> upstream = {},
-                                               const LogitsGradient& d_logits = {}) {
-  const TokenStatistics task = {.token = token, .request = {.entropy = true}};
-  const Forward<TokenStatistics> ran = forward(context, Logits::given(logits), task);
-  if (d_logits.data) {
-    const TokenGrads grads = {.logp = {}, .lse = {}, .entropy = {upstream.begin(), upstream.end()}, .cross = {}};
-    backward(context, Logits::given(logits), task, ran, grads, gradients_of(d_logits));
-  }
-  return ran.result.stats.entropy;
-}
 
 }  // namespace logitless::testing
