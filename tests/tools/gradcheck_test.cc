@@ -16,29 +16,18 @@
 namespace logitless::testing {
 namespace gradcheck_test {
 
-using Words = std::vector<std::string>;
-
 const std::string kLogits = config_named("gradcheck/cross_entropy-logits-tiny");
 const std::string kGrpoLogits = config_named("gradcheck/policy_loss-logits-tiny");
 
 class GradcheckTest : public CliTest {
  protected:
-  Finished gradcheck(Words configs, const Words& settings, const Words& rest = {}) const {
-    Words arguments = {"gradcheck"};
-    arguments.insert(arguments.end(), configs.begin(), configs.end());
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
-    arguments.insert(arguments.end(), rest.begin(), rest.end());
-    return run(arguments);
-  }
   // Returns the checks of one run, which must have this exit status.
-  json checks(const Words& configs, const Words& settings, int exit_code = 0, const Words& rest = {}) const {
-    Words with_json = rest;
-    with_json.insert(with_json.end(), {"--json", "-"});
-    const Finished result = gradcheck(configs, settings, with_json);
-    EXPECT_EQ(result.exit_code(), exit_code) << result.err << result.out;
-    const json report = json::parse(result.out, nullptr, false);
-    EXPECT_EQ(report["pass"], exit_code == 0);
-    return report["checks"];
+  json checks(const Words& configs, const Words& settings, int exit_code = 0) const {
+    Words arguments = Words{"gradcheck"} + configs;
+    for (const std::string& setting : settings) arguments = arguments + Words{"--set", setting};
+    const json of_run = report(arguments, exit_code);
+    EXPECT_EQ(of_run["pass"], exit_code == 0);
+    return of_run["checks"];
   }
   json check(const std::string& config, const Words& settings, int exit_code = 0) const {
     return checks({config}, settings, exit_code)[0];
@@ -130,11 +119,10 @@ TEST_F(GradcheckTest, AHeadWithALoraOrPackedPassesWithItsOwnMetrics) {
     EXPECT_EQ(one["shape"].contains("packing"), one["config"] == packed);
   }
   // Another scale changes the head, so the loss must differ.
-  const auto loss = [&](const Words& settings) { return check(packed, settings)["metrics"]["loss_ref"].get<double>(); };
-  const std::set<double> losses = {loss({}), loss({"model.lora.scale=1"}), loss({"model.packing=none"})};
-  EXPECT_EQ(losses.size(), 3u);
+  const auto loss = [&](const Words& settings) -> double { return check(packed, settings)["metrics"]["loss_ref"]; };
+  EXPECT_EQ((std::set{loss({}), loss({"model.lora.scale=1"}), loss({"model.packing=none"})}).size(), 3u);
   for (const char* setting : {"model.softcap=20", "model.bias=true", "model.vocab_ids=[2048, 3, 700, 3]",
-                              "model.dtype=float32", "model.lora.rank=0", "task=preference_loss"}) {
+                              "model.dtype=float32", "task=preference_loss"}) {
     check(packed, {setting});
   }
 }
@@ -164,7 +152,6 @@ TEST_F(GradcheckTest, SampledGradientsAreRightOnAverage) {
 
 TEST_F(GradcheckTest, ATightGateFailsAlone) {
   for (const auto& [config, name] : {std::pair(kTiny, "d_weight_rel_l2"),
-                                     {kTiny, "d_hidden_rel_l2"},
                                      {kTiny, "loss_atol"},
                                      {kLogits, "dlogits_max_abs"},
                                      {kLogits, "dlogits_max_rel"},
@@ -173,7 +160,7 @@ TEST_F(GradcheckTest, ATightGateFailsAlone) {
     const json one = check(config, {std::string("tolerances.") + name + "=1e-30"}, 1);
     for (const json& gate : one["gates"]) EXPECT_EQ(gate["pass"], gate["name"] != name) << name << ": " << gate;
   }
-  const Finished table = gradcheck({kGrpoLogits}, {"tolerances.losses_rel_l2=0"});
+  const Finished table = run({"gradcheck", kGrpoLogits, "--set", "tolerances.losses_rel_l2=0"});
   EXPECT_EQ(table.exit_code(), 1);
   EXPECT_TRUE(has(table.out, "FAIL"));
   EXPECT_TRUE(has(table.out, "NOT all gates hold"));
@@ -181,7 +168,6 @@ TEST_F(GradcheckTest, ATightGateFailsAlone) {
 
 TEST_F(GradcheckTest, AGateWithoutAFigureIsListedAsNotApplied) {
   EXPECT_EQ(check(kTiny, {"tolerances.dlogits_max_abs=1e-6"})["gates_not_applied"], json({"dlogits_max_abs"}));
-  EXPECT_EQ(check(kLogits, {})["gates_not_applied"], json::array());
   // Because of cancelling terms it is not a gate, unless it is requested.
   EXPECT_FALSE(gate_names(check(kLogits, {"label_smoothing=0.1"})).contains("dlogits_max_rel"));
   EXPECT_TRUE(gate_names(check(kLogits, {"label_smoothing=0.1", "tolerances.dlogits_max_rel=1e9"}))
@@ -197,62 +183,44 @@ TEST_F(GradcheckTest, SeveralConfigsEndWithTheWorst) {
                                 "policy_loss: {loss_type: dr_grpo}\n");
   const json two = checks({tight, kLogits}, {}, 1);
   EXPECT_EQ(two[0]["config"], tight);
-  EXPECT_FALSE(two[0]["pass"]);
-  EXPECT_TRUE(two[1]["pass"]);
+  EXPECT_TRUE(two[0]["pass"] == false && two[1]["pass"] == true);
 
-  const Finished three = gradcheck({tight, bad, kLogits}, {}, {"--json", path("report.json")});
+  const Finished three = run({"gradcheck", tight, bad, kLogits, "--json", path("report.json")});
   EXPECT_EQ(three.exit_code(), 2);
   EXPECT_TRUE(is_one_line(three.err));
   EXPECT_TRUE(has(three.err, bad + ": max_completion_length"));
-  const json report = json::parse(read("report.json"));
-  EXPECT_FALSE(report["checks"][0]["pass"]);
-  EXPECT_TRUE(has(report["checks"][1]["error"], "max_completion_length"));
-  EXPECT_TRUE(report["checks"][2]["pass"]);
+  const json all = json::parse(read("report.json"))["checks"];
+  EXPECT_TRUE(all[0]["pass"] == false && all[2]["pass"] == true);
+  EXPECT_TRUE(has(all[1]["error"], "max_completion_length"));
 }
 
 TEST_F(GradcheckTest, RealTensors) {
   for (const bool tall : {false, true}) {
-    const Words tensors = write_tensors(tall);
-    const json one = checks({}, {}, 0, tensors)[0];
+    const json one = checks(write_tensors(tall), {})[0];
     EXPECT_EQ(one["shape"]["vocab"], 7);
     EXPECT_TRUE(has(one["config"], "--set"));
   }
   std::vector<float> logits(6 * 7);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = 3 * std::sin(static_cast<float>(i));
-  const std::vector<TensorToWrite> file = {{"logits", "F32", {6, 7}, logits.data()}};
-  io::write_safetensors(path("logits"), file);
-  EXPECT_EQ(checks({}, {"level=logits"}, 0, {"--logits", path("logits"), "--targets", path("states")})[0]["level"],
-            "logits");
-}
-
-TEST_F(GradcheckTest, NonFiniteInputsFailEveryGateTheyMeet) {
+  io::write_safetensors(path("logits"), std::vector<TensorToWrite>{{"logits", "F32", {6, 7}, logits.data()}});
+  EXPECT_EQ(checks({"--logits", path("logits"), "--targets", path("states")}, {"level=logits"})[0]["level"], "logits");
+  // Numbers that are not finite fail every gate that they meet.
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const json one = checks({}, {}, 1, write_tensors(true, poison))[0];
+    const json one = checks(write_tensors(true, poison), {}, 1)[0];
     ASSERT_EQ(one["gates"].size(), 5u);
-    for (const json& gate : one["gates"]) {
-      EXPECT_FALSE(gate["pass"]) << gate;
-      EXPECT_TRUE(gate["value"].is_null()) << gate;
-    }
+    for (const json& gate : one["gates"]) EXPECT_TRUE(gate["pass"] == false && gate["value"].is_null()) << gate;
     EXPECT_TRUE(one["metrics"]["loss_kernel"].is_null());
   }
 }
 
 TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
   const std::string bad = write("bad.yaml", "model: {hidden_size: 4, vocab_sise: 8}\n");
-  EXPECT_TRUE(has(gradcheck({bad}, {}).err, "model.vocab_sise is not a known key; did you mean model.vocab_size?"));
   // In the last line the good config does not run: an error in any config is reported first.
-  const Words lines[] = {{"gradcheck", bad},
-                         {"gradcheck", kTiny, "--json", folder_.string()},
-                         {"gradcheck", kTiny, "--set", "sed=1"},
-                         {"gradcheck", kTiny, "--set", "gradients.d_bias=true"},
-                         {"gradcheck", "--hidden", "a"},
-                         {"gradcheck", kTiny, path("no-such.yaml"), "--json", path("none.json")}};
-  for (const Words& line : lines) {
-    const Finished result = run(line);
-    EXPECT_EQ(result.exit_code(), 2) << line.back();
-    EXPECT_EQ(result.out, "") << line.back();
-    EXPECT_TRUE(is_one_line(result.err)) << result.err;
-  }
+  expect_refusals({{{"gradcheck", bad}, "model.vocab_sise is not a known key; did you mean model.vocab_size?"},
+                   {{"gradcheck", kTiny, "--json", folder_.string()}, "is a directory"},
+                   {{"gradcheck", kTiny, "--set", "gradients.d_bias=true"}, "d_bias"},
+                   {{"gradcheck", "--hidden", "a"}, "--hidden"},
+                   {{"gradcheck", kTiny, path("no-such.yaml"), "--json", path("none.json")}, "no-such.yaml"}});
   EXPECT_FALSE(std::filesystem::exists(path("none.json")));
 }
 

@@ -29,15 +29,12 @@ class BothSuites(unittest.TestCase):
             done = subprocess.run([root / "scripts/test"], env=environment, capture_output=True, text=True)
             return done.stdout.split(), done.returncode
 
-    def test_a_failure_of_one_keeps_the_other_from_nothing(self):
+    def test_each_runs_whatever_the_other_does(self):
         for ctest in (0, 8):
             for python in (0, 1):
                 ran, status = self.run_with(ctest=ctest, python=python)
-                self.assertIn("bin/ctest", ran)
-                self.assertIn("scripts/ci/python", ran)
+                self.assertLessEqual({"bin/ctest", "scripts/ci/python"}, set(ran))
                 self.assertEqual(status != 0, ctest != 0 or python != 0)
-
-    def test_what_does_not_build_is_not_tested(self):
         ran, status = self.run_with(ctest=0, python=0, build=1)
         self.assertNotIn("bin/ctest", ran)
         self.assertNotEqual(status, 0)
