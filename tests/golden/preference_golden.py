@@ -16,7 +16,6 @@ from common import (
     Training,
     expect_equal,
     gradient,
-    keep_away,
     new_metrics,
     numbers,
     token_statistics,
@@ -128,13 +127,6 @@ def model_of(logps, entropies):
     return lambda **_: Options(log_probs=logps, entropy=entropies, mean_logits=zeros, is_top1=zeros.bool())
 
 
-def expect_sorting_matters(chosen, rejected, ref_chosen, ref_rejected):
-    """Require different orders; otherwise aot and aot_unpaired would equal sigmoid."""
-    a, b = chosen - ref_chosen, rejected - ref_rejected
-    assert (a.argsort() != b.argsort()).any()
-    assert ((chosen - rejected).argsort() != (ref_chosen - ref_rejected).argsort()).any()
-
-
 def trl_inputs(mask):
     """Add a first position, which nothing predicts."""
     completion_mask = torch.cat([torch.zeros_like(mask[:, :1]), mask], 1).long()
@@ -155,8 +147,6 @@ def direct_preference(o, c, terms, logps):
     scaled = take_average if o.average_log_prob else lambda x, _: x
     ref_chosen, ref_rejected = scaled(c.ref, c.mask).sum(1).chunk(2)
     chosen, rejected = scaled(logps, c.mask).sum(1).chunk(2)
-    expect_sorting_matters(chosen, rejected, ref_chosen, ref_rejected)
-    keep_kinks_away(o, chosen - ref_chosen, rejected - ref_rejected, chosen - rejected)
     inputs = dict(trl_inputs(c.mask), ref_chosen_logps=ref_chosen, ref_rejected_logps=ref_rejected)
     loss = DPOTrainer._compute_loss(trainer, model_of(scaled(logps, c.mask), c.entropies), inputs, False)
     metrics = {"chosen_reward": "rewards/chosen", "rejected_reward": "rewards/rejected", "margin": "rewards/margins",
@@ -166,13 +156,6 @@ def direct_preference(o, c, terms, logps):
     pairs = len(ref_chosen)
     metrics["accuracy"] = round(metrics["accuracy"] * pairs) / pairs  # TRL's is float32
     return loss, metrics
-
-
-def keep_kinks_away(o, a, b, *others):
-    """Keep a distance from the hinge's corner, and from ties in the values that aot and aot_unpaired sort."""
-    keep_away(o.beta * (a - b), 1.0)
-    for values in (a, b, *others):
-        keep_away(values.sort().values.diff(), 0.0)
 
 
 def without_reference(o, c, name, logps):
