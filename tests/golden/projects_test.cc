@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses of policies, of pairs and of single sequences, and DFT, compared with the functions of other projects
-// on many small batches (tests/golden/README.md): loss and ∂loss/∂logp, on given log-probabilities.
+// Losses of policies, of pairs and of single sequences, and DFT, compared with the functions of other
+// projects on many small batches (tests/golden/README.md): loss and ∂loss/∂logp, on given log-probabilities.
 #include <algorithm>
 #include <cmath>
 #include <span>

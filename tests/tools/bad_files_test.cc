@@ -216,8 +216,8 @@ TEST_F(BadFilesTest, AFileThatMayGrowNoFurtherIsAnErrorAndLeavesNothingBehind) {
   refuse("bench small.yaml --iters 1 --warmup 0 --quiet -o run.jsonl", "-o run.jsonl");
 }
 
-// The file is cut once the command, or the process that it measures in, has mapped it twice (for the states and
-// for the head) and mapped the targets: it opens no other files after that. The work takes some seconds.
+// The file is cut once the command, or the process that it measures in, has mapped it twice (for the states
+// and for the head) and mapped the targets: it opens no other files after that. The work takes some seconds.
 TEST_F(BadFilesTest, AFileThatIsCutWhileItIsReadIsTold) {
   const int64_t tokens = 600, hidden = 256, vocab = 30000;
   const std::vector<float> states(static_cast<size_t>(tokens * hidden), 0.5f);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Parts of commands that their output does not show: seeded inputs, the end of a measuring process, statistics,
-// units and tolerances.
+// Parts of commands that their output does not show: seeded inputs, the end of a measuring process,
+// statistics, units and tolerances.
 #include <gtest/gtest.h>
 #include <omp.h>
 #include <signal.h>
@@ -149,7 +149,8 @@ TEST(Tolerances, FollowTheTypesAndTheSize) {
   EXPECT_LT(of(DType::kFloat32, DType::kFloat32).max_rel, 1e-4);
   EXPECT_LT(of(DType::kFloat64, DType::kFloat64).max_rel, 1e-11);
   EXPECT_EQ(of(DType::kBFloat16, DType::kFloat32).rel_l2, 1e-5);
-  // Half the spacing of neighbours is added if the stored type is narrower, and of float16's subnormal numbers.
+  // Half the spacing of neighbours is added if the stored type is narrower, and of float16's subnormal
+  // numbers.
   EXPECT_DOUBLE_EQ(of(DType::kBFloat16, DType::kBFloat16).max_abs, 2 * (1e-5 + 0x1p-8));
   EXPECT_DOUBLE_EQ(of(DType::kBFloat16, DType::kBFloat16).rel_l2, 1e-5 + 0x1p-8);
   EXPECT_DOUBLE_EQ(of(DType::kFloat16, DType::kFloat16).max_abs, 2 * (1e-5 + 0x1p-11) + 0x1p-25);

@@ -134,7 +134,8 @@ TEST(Oracle, EachTokenGradientIsASlope) {
   }
 }
 
-// Tiles of a few rows or vocabulary entries give what one tile gives; only the rounding of products may differ.
+// Tiles of a few rows or vocabulary entries give what one tile gives; only the rounding of products may
+// differ.
 TEST(Oracle, TilesGiveTheSame) {
   constexpr int64_t kTokens = 36, kHidden = 19, kVocab = 150;
   std::vector<float> hidden(kTokens * kHidden), weight(kVocab * kHidden), bias(kVocab);
