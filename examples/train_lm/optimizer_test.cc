@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <random>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include "adamw.h"
@@ -84,40 +83,6 @@ TEST(HeadOptimizer, FusedHoldsNoGradientOfTheHead) {
   EXPECT_GT(fused, 3 * head_bytes);
   const int64_t sink_tiles = int64_t{2} * 4096 * shape.hidden * 4;
   EXPECT_GT(separate - fused, head_bytes - sink_tiles - head_bytes / 8);
-}
-
-struct Trained {
-  std::vector<double> losses;
-  logitless::Plan plan;
-};
-
-Trained run_steps(const TrainOptions& options) {
-  const ModelShape shape = {.vocabulary = 1531, .context = 3, .embedding = 5, .hidden = 37};
-  std::mt19937_64 generator(7);
-  std::vector<int32_t> ids(5000);
-  for (int32_t& id : ids) id = static_cast<int32_t>(generator() % static_cast<uint64_t>(shape.vocabulary));
-  BatchSampler sampler(ids, 1100, shape.context, 7);
-  Trainer trainer(shape, options);
-  Trained run;
-  for (int step = 0; step < 8; ++step) run.losses.push_back(trainer.step(sampler.next()).loss);
-  run.plan = trainer.plan();
-  return run;
-}
-
-TEST(HeadType, BFloat16TrainsAsFloat32DoesAndReadsItsGradientPrecision) {
-  TrainOptions options;
-  options.threads = 1;
-  options.learning_rate = 1e-2;
-  const std::vector<double> wide = run_steps(options).losses;
-  options.head_type = logitless::DType::kBFloat16;
-  for (const auto precision : {logitless::GradientPrecision::kNative, logitless::GradientPrecision::kFloat32}) {
-    options.gradient_precision = precision;
-    const Trained narrow = run_steps(options);
-    EXPECT_NE(narrow.losses, wide);
-    for (size_t step = 0; step < wide.size(); ++step) EXPECT_NEAR(narrow.losses[step], wide[step], 0x1p-7 * wide[step]);
-    const bool rounds = narrow.plan.gemm_library != "openblas" && precision == logitless::GradientPrecision::kNative;
-    EXPECT_EQ(narrow.plan.gradient_dtype, rounds ? logitless::DType::kBFloat16 : logitless::DType::kFloat32);
-  }
 }
 
 }  // namespace

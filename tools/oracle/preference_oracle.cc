@@ -116,7 +116,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
     const auto sum = [&](int64_t sequence, double count, int64_t side) {
       const double value = batch.sum(logps, sequence) / per(count);
       const auto input = 2 * static_cast<int64_t>(pairs.size()) + side;
-      return tape ? Number::input(*tape, value, value, input) : Number(value);
+      return tape ? Number::input(*tape, value, input) : Number(value);
     };
     pair.c = sum(pair.chosen, pair.chosen_count, 0);
     pair.r = sum(pair.rejected, pair.rejected_count, 1);
@@ -133,8 +133,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
     if (options.use_weighting) {
       std::vector<double> certainty(batch.logp.size(), 0);
       for (size_t i = 0; i < certainty.size(); ++i) {
-        const double held = batch.held_logp.empty() ? batch.logp[i] : batch.held_logp[i];
-        if (batch.takes_part[i]) certainty[i] = held - std::log(batch.square_sums[i]);
+        if (batch.takes_part[i]) certainty[i] = batch.logp[i] - std::log(batch.square_sums[i]);
       }
       pair.weight = std::exp(batch.sum(certainty, pair.chosen) / pair.chosen_count +
                              batch.sum(certainty, pair.rejected) / pair.rejected_count);
@@ -298,12 +297,6 @@ PreferenceMetrics metrics_of(const SequenceBatch& batch, const PreferenceLoss& o
   return metrics;
 }
 
-double smallest_gap(const Numbers& sorted) {
-  double gap = std::numeric_limits<double>::infinity();
-  for (size_t k = 0; k + 1 < sorted.size(); ++k) gap = std::min(gap, sorted[k + 1].value - sorted[k].value);
-  return gap;
-}
-
 }  // namespace
 
 bool compares_with_reference(PreferenceLossType loss) {
@@ -387,31 +380,6 @@ PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceL
   }
   truth.metrics = metrics_of(batch, options);
   return truth;
-}
-
-double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& options) {
-  double distance = std::numeric_limits<double>::infinity();
-  const bool relative = any_needs_reference(options);
-  for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
-    distance = std::min(distance, std::abs((relative ? pair.c - pair.c0 - (pair.r - pair.r0) : pair.c - pair.r).value));
-  }
-  for (const PreferenceLossType loss : options.loss_type) {
-    const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options), options);
-    for (const Pair& pair : pairs) {
-      if (loss == PreferenceLossType::kHinge) {
-        distance = std::min(distance, std::abs(1 / options.beta - (pair.a() - pair.b()).value));
-      }
-      if (loss == PreferenceLossType::kOrpo)
-        distance = std::min({distance, kOrpoCeiling - pair.c.value, kOrpoCeiling - pair.r.value});
-    }
-    if (is_aot(loss)) {
-      const auto& [first, second] = sorted_lists(loss, pairs);
-      distance = std::min(distance, smallest_gap(first));
-      // For aot, the order of the reference's values has no effect on a gradient.
-      if (loss == PreferenceLossType::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
-    }
-  }
-  return distance;
 }
 
 PreferenceTruth preference_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
