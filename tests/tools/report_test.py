@@ -234,7 +234,10 @@ class Command(Folder):
         first = self.files()
         self.assertFalse(stale.exists())
         self.assertEqual(len(first), 4)
-        self.assertEqual([fault for path, text in first.items() if path.match("cpu/*.svg") for fault in faults(text)], [])
+        (drawing,) = [text for path, text in first.items() if path.match("cpu/*.svg")]
+        self.assertEqual(faults(drawing), [])
+        for words in ("Time of one call, s (× torch_compile)", "one_pass", "3.000  (1.50×)", "256.0  (0.33×)", "left out"):
+            self.assertIn(f">{words}<", drawing.decode())
         self.assertEqual(self.call(data, "-o", "page.md").returncode, 0)
         self.assertEqual(self.files(), first)
 
