@@ -451,7 +451,7 @@ class Evaluation {
   bool clips_low(int64_t i) {
     if (clips_nothing() || (truncates() && !options_.epsilon_low)) return false;
     if (is(PolicyLossType::kGmpo)) return (logp(i) - old(i)).value < -epsilon_low();
-    return truncates() ? ratio(i) : capped_ratio(i).value < 1 - epsilon_low();
+    return (truncates() ? ratio(i) : capped_ratio(i)).value < 1 - epsilon_low();
   }
   bool clips_high(int64_t i) {
     if (clips_nothing()) return false;

@@ -17,13 +17,13 @@ Number square(const Number& x) { return x * x; }
 
 Number log_sigmoid(const Number& x) {
   const double z = x.value, log = z < 0 ? z - std::log1p(std::exp(z)) : -std::log1p(std::exp(-z));
-  return detail::function(log, log, sigmoid(-z).value, x);
+  return detail::function(log, sigmoid(-z).value, x);
 }
 
 // log(1 − e^x) as log(−expm1(x)), its derivative −e^x / (1 − e^x) = e^x / expm1(x).
 Number log_of_rest(const Number& x) {
   const double near_x = std::min(x.value, kOrpoCeiling), log = std::log(-std::expm1(near_x));
-  return detail::function(log, log, std::exp(near_x) / std::expm1(near_x), x);
+  return detail::function(log, std::exp(near_x) / std::expm1(near_x), x);
 }
 
 // −(1−ε) log σ(z) − ε log σ(−z)
@@ -53,18 +53,18 @@ Number score(const Number& a, const PreferenceLoss& options) {
     case FDivergence::kReverseKl:
       return a;
     case FDivergence::kForwardKl:
-      return -expm1(Kinks().clamp(-a, -1e300, 300));
+      return -expm1(clamp(-a, -1e300, 300));
     case FDivergence::kJs:
       return std::log(2.0) + log_sigmoid(a);
     case FDivergence::kAlpha:
       break;
   }
   const double k = options.f_alpha - 1;
-  return std::abs(k) < 1e-6 ? a : expm1(Kinks().clamp(k * a, -1e300, 300)) / k;
+  return std::abs(k) < 1e-6 ? a : expm1(clamp(k * a, -1e300, 300)) / k;
 }
 Number reward(const Number& logp, const PreferenceLoss& options) {
   const double alpha = options.reward_alpha;
-  return alpha == 0 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
+  return alpha == 0 ? logp : -expm1(clamp(-alpha * logp, -1e300, 300)) / alpha;
 }
 
 // A pair with two non-empty sides: sums, or averages.
@@ -145,7 +145,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
 
 // With m = σ(z / tau): −(1 − m) log σ(z) + m e^−z. Its exponent is clamped, and has no gradient outside.
 Number discopop(const Number& z, double tau) {
-  const Number exponent = Kinks().clamp(log_sigmoid(z / tau) - z, -700, 700);
+  const Number exponent = clamp(log_sigmoid(z / tau) - z, -700, 700);
   return exp(exponent) - sigmoid(-z / tau) * log_sigmoid(z);
 }
 
