@@ -98,51 +98,21 @@ class Learns(Case):
         self.check_run(figures["hard"], figures["teacher_loss"])
         self.assertNotIn("agrees", figures)
 
-    def test_says_the_verdict(self):
-        write(self.file, teacher())
-        result = self.distil("--head", "both", "--steps", "2", "--batch-tokens", "8")
-        self.assertRegex(result.stdout, r"over 2 steps: \S+ \(tolerance 1e-04\): the curves agree\n$")
-
 
 class Refuses(Case):
-    def with_tensor(self, name, *tensor):
-        write(self.file, {**teacher(), name: tensor})
-
-    def test_no_file(self):
-        self.refused("cannot be opened")
+    def refused_bytes(self, data, message):
+        with open(self.file, "wb") as file:
+            file.write(data)
+        self.refused(message)
 
     def test_no_safetensors(self):
-        with open(self.file, "wb") as file:
-            file.write(b"text")
-        self.refused("is not a safetensors file: it has 4 bytes, fewer than the 8 of a length")
-        with open(self.file, "wb") as file:
-            file.write(struct.pack("<Q", 100) + b"{}")
-        self.refused("is not a safetensors file: its header has 100 bytes, more than the 2 that it can have")
+        self.refused("cannot be opened")
+        self.refused_bytes(b"text", "is not a safetensors file: it has 4 bytes, fewer than the 8 of a length")
+        self.refused_bytes(struct.pack("<Q", 100) + b"{}",
+                           "is not a safetensors file: its header has 100 bytes, more than the 2 that it can have")
         for header in [b"{]", b"[]", b"\xff"]:
-            with open(self.file, "wb") as file:
-                file.write(struct.pack("<Q", len(header)) + header)
-            self.refused("is not a safetensors file: its header is not a JSON object")
-
-    def test_a_file_cut_short(self):
-        write(self.file, teacher())
-        with open(self.file, "r+b") as file:
-            file.truncate(os.path.getsize(self.file) - 1)
-        self.refused("tensor ids: its data_offsets [20192,25000] do not lie in the 24999 bytes of data of the file")
-
-    def test_a_file_with_more(self):
-        write(self.file, teacher())
-        with open(self.file, "ab") as file:
-            file.write(b"x")
-        self.refused("its last 1 bytes belong to no tensor")
-        self.with_tensor("logits", "F32", [1], [0.0])
-        self.refused("tensor logits: is none of hidden, lm_head and ids")
-
-    def test_a_tensor_that_is_missing(self):
-        for name in ["hidden", "lm_head", "ids"]:
-            write(self.file, {key: tensor for key, tensor in teacher().items() if key != name})
-            self.refused(f"tensor {name}: is not in the file")
-
-    def test_a_header_that_is_no_tensor(self):
+            self.refused_bytes(struct.pack("<Q", len(header)) + header,
+                               "is not a safetensors file: its header is not a JSON object")
         for entry, message in [
             ([], "its dtype is not a string"),
             ({"dtype": "F32", "shape": [-1, 8]}, "its shape is not a list of sizes"),
@@ -153,35 +123,39 @@ class Refuses(Case):
             ),
         ]:
             text = json.dumps({"hidden": entry}).encode()
-            with open(self.file, "wb") as file:
-                file.write(struct.pack("<Q", len(text)) + text)
-            self.refused(f"tensor hidden: {message}")
+            self.refused_bytes(struct.pack("<Q", len(text)) + text, f"tensor hidden: {message}")
 
-    def test_types(self):
-        self.with_tensor("lm_head", "F64", [VOCABULARY, HIDDEN], [0.0] * VOCABULARY * HIDDEN)
-        self.refused("tensor lm_head: is F64, but must be F32")
-        self.with_tensor("ids", "F32", [TOKENS + 1], [0.0] * (TOKENS + 1))
-        self.refused("tensor ids: is F32, but must be I32 or I64")
+    def test_files_of_another_length(self):
+        write(self.file, teacher())
+        with open(self.file, "rb") as file:
+            whole = file.read()
+        self.refused_bytes(whole[:-1], "tensor ids: its data_offsets [20192,25000] do not lie in the 24999 bytes of "
+                           "data of the file")
+        self.refused_bytes(whole + b"x", "its last 1 bytes belong to no tensor")
 
-    def test_shapes(self):
-        self.with_tensor("hidden", "F32", [TOKENS * HIDDEN], [0.0] * TOKENS * HIDDEN)
-        self.refused("tensor hidden: has shape [4800], but must have 2 dimensions")
-        self.with_tensor("hidden", "F32", [0, HIDDEN], [])
-        self.refused("tensor hidden: has shape [0,8]: it is empty")
-        self.with_tensor("hidden", "F32", [1, HIDDEN], [0.0] * HIDDEN)
-        self.refused("tensor hidden: has 1 row: the student needs 2, one of them to validate")
-        self.with_tensor("lm_head", "F32", [VOCABULARY, 7], [0.0] * VOCABULARY * 7)
-        self.refused("tensor lm_head: has 7 columns, but hidden has 8")
-        self.with_tensor("ids", "I64", [TOKENS], [0] * TOKENS)
-        self.refused("tensor ids: has 600 ids, but must have 601, one more than hidden has rows")
-
-    def test_values(self):
-        for dtype in ["I32", "I64"]:
-            for id_ in [-1, VOCABULARY]:
-                self.with_tensor("ids", dtype, [TOKENS + 1], [0] * TOKENS + [id_])
-                self.refused(f"tensor ids: element 600 is {id_}, but lm_head has 31 rows")
-        self.with_tensor("lm_head", "F32", [VOCABULARY, HIDDEN], [0.0] * 9 + [math.inf] + [0.0] * 238)
-        self.refused("tensor lm_head: element (1, 1) is inf")
+    def test_tensors_that_do_not_fit(self):
+        head, ids = [0.0] * VOCABULARY * HIDDEN, [0] * TOKENS
+        cases = [
+            ("hidden", None, "is not in the file"),
+            ("lm_head", None, "is not in the file"),
+            ("ids", None, "is not in the file"),
+            ("logits", ("F32", [1], [0.0]), "is none of hidden, lm_head and ids"),
+            ("lm_head", ("F64", [VOCABULARY, HIDDEN], head), "is F64, but must be F32"),
+            ("ids", ("F32", [TOKENS + 1], [*ids, 0]), "is F32, but must be I32 or I64"),
+            ("hidden", ("F32", [TOKENS * HIDDEN], [0.0] * TOKENS * HIDDEN),
+             "has shape [4800], but must have 2 dimensions"),
+            ("hidden", ("F32", [0, HIDDEN], []), "has shape [0,8]: it is empty"),
+            ("hidden", ("F32", [1, HIDDEN], [0.0] * HIDDEN),
+             "has 1 row: the student needs 2, one of them to validate"),
+            ("lm_head", ("F32", [VOCABULARY, 7], [0.0] * VOCABULARY * 7), "has 7 columns, but hidden has 8"),
+            ("ids", ("I64", [TOKENS], ids), "has 600 ids, but must have 601, one more than hidden has rows"),
+            ("ids", ("I32", [TOKENS + 1], [*ids, -1]), "element 600 is -1, but lm_head has 31 rows"),
+            ("ids", ("I64", [TOKENS + 1], [*ids, VOCABULARY]), "element 600 is 31, but lm_head has 31 rows"),
+            ("lm_head", ("F32", [VOCABULARY, HIDDEN], [*head[:9], math.inf, *head[10:]]), "element (1, 1) is inf"),
+        ]
+        for name, tensor, message in cases:
+            write(self.file, {key: one for key, one in {**teacher(), name: tensor}.items() if one})
+            self.refused(f"tensor {name}: {message}")
 
 
 if __name__ == "__main__":

@@ -60,17 +60,6 @@ def expect_equal(what, a, b, tolerance=1e-9):
     assert distance <= tolerance, f"{what}: {a.tolist()} is not {b.tolist()}"
 
 
-# Numbers that select between two formulas keep this relative distance from their bound, so that float32
-# logits select the same formula.
-MARGIN = 1e-4
-
-
-def keep_away(values, *bounds):
-    for bound in bounds:
-        distance = (values.detach() - bound).abs()
-        assert not (distance < MARGIN * max(abs(bound), 1e-3)).any(), f"a value within {MARGIN} of its bound {bound}"
-
-
 def short(x, digits=10):
     """Convert to a number for JSON: few digits, integers without a point, NaN as null."""
     if isinstance(x, (bool, int, str)) or x is None:

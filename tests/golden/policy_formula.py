@@ -2,7 +2,6 @@
 """Policy losses as in docs/losses-policy.md, written with autograd."""
 
 import torch
-from common import keep_away
 
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo", "ppo")
 
@@ -21,7 +20,6 @@ def sampler_ratio(o, logps, c):
         return r.clamp(o.sampler_clip_min, o.sampler_clip_max)
     low = 0.0 if o.sampler_clip_min is None else o.sampler_clip_min
     high = float("inf") if o.sampler_clip_max is None else o.sampler_clip_max
-    keep_away(r, low, high)
     return torch.where((r >= low) & (r <= high), r, 0.0)
 
 
@@ -51,7 +49,6 @@ class Formula:
 
     def clipped_surrogate(self):
         o, a = self.o, self.advantages
-        keep_away(self.ratio[self.mask], 1 - o.epsilon_low, 1 + o.epsilon_high, *([o.delta] if o.delta else []))
         free = self.ratio if o.delta is None else self.ratio.clamp(max=o.delta)
         self.is_low = (free < 1 - o.epsilon_low) & (a < 0)
         self.is_high = (free > 1 + o.epsilon_high) & (a > 0)
@@ -75,7 +72,6 @@ class Formula:
         if o.loss_type in CLIPPED:
             return self.clipped_surrogate()
         if o.loss_type == "cispo":
-            keep_away(self.ratio[self.mask], o.epsilon_high)
             self.is_high = (self.ratio > o.epsilon_high) & (a > 0)
             return -self.ratio.clamp(max=o.epsilon_high).detach() * a * self.logps
         if o.loss_type == "sapo":
@@ -93,12 +89,10 @@ class Formula:
         if o.off_policy_mask_threshold is not None:
             q = self.old if c.sampling is None else c.sampling
             drift = self.sequence_sum((q - self.logps.detach()).nan_to_num(nan=0.0)) / self.n_s.clamp(min=1)
-            keep_away(drift, o.off_policy_mask_threshold)
             factor = factor * ((self.advantages >= 0) | (drift <= o.off_policy_mask_threshold))
         if o.top_entropy_quantile < 1:
             chosen = self.entropies.detach()[self.mask]
             bound = torch.quantile(chosen, 1 - o.top_entropy_quantile)
-            keep_away(chosen, bound.item())
             self.top = self.mask & (self.entropies >= bound)
             factor = factor * self.top
         if o.sampler_correction != "none" and o.loss_type != "vespo":

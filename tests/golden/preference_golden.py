@@ -9,23 +9,13 @@ A pair with an empty side is ignored (docs/losses-preference.md): TRL and Liger 
 """
 
 import torch
-from common import (
-    IGNORE_INDEX,
-    Accelerator,
-    Options,
-    Training,
-    expect_equal,
-    gradient,
-    keep_away,
-    new_metrics,
-    numbers,
-    token_statistics,
-)
+from common import IGNORE_INDEX, Options, expect_equal, gradient, numbers, token_statistics
 from liger_kernel.chunked_loss.cpo_loss import LigerFusedLinearCPOFunction
 from liger_kernel.chunked_loss.dpo_loss import LigerFusedLinearDPOFunction
 from liger_kernel.chunked_loss.kto_loss import LigerFusedLinearKTOFunction
 from liger_kernel.chunked_loss.orpo_loss import LigerFusedLinearORPOFunction
 from liger_kernel.chunked_loss.simpo_loss import LigerFusedLinearSimPOFunction
+from preference_projects_golden import fused, inputs_of, trainer
 from trl.experimental.cpo.cpo_trainer import CPOTrainer
 from trl.experimental.orpo.orpo_trainer import ORPOTrainer
 from trl.trainer.dpo_trainer import DPOTrainer
@@ -103,42 +93,8 @@ def batch_to_json(batch):
             "kl_logps": numbers(batch.kl, 17), "kl_ref_logps": numbers(batch.kl_ref, 17)}  # fmt: skip
 
 
-class StandIn:
-    """The attributes of a trainer that _compute_loss of DPOTrainer and KTOTrainer read."""
-
-    accelerator = Accelerator()
-    model = Training()
-    aux_loss_enabled = False
-    ld_alpha = None
-    precompute_ref_logps = True
-    f_divergence_type = "reverse_kl"
-    use_weighting = False
-    _total_train_tokens = 0
-    _tp_size = 1
-
-    def __init__(self, **attributes):
-        self.__dict__.update(attributes, _metrics=new_metrics())
-
-    def last(self, name):
-        return self._metrics["train"][name][-1]
-
-
-def model_of(logps, entropies):
-    zeros = torch.zeros_like(logps)
-    return lambda **_: Options(log_probs=logps, entropy=entropies, mean_logits=zeros, is_top1=zeros.bool())
-
-
-def expect_sorting_matters(chosen, rejected, ref_chosen, ref_rejected):
-    """Require different orders; otherwise aot and aot_unpaired would equal sigmoid."""
-    a, b = chosen - ref_chosen, rejected - ref_rejected
-    assert (a.argsort() != b.argsort()).any()
-    assert ((chosen - rejected).argsort() != (ref_chosen - ref_rejected).argsort()).any()
-
-
-def trl_inputs(mask):
-    """Add a first position, which nothing predicts."""
-    completion_mask = torch.cat([torch.zeros_like(mask[:, :1]), mask], 1).long()
-    return {"input_ids": completion_mask, "completion_mask": completion_mask, "attention_mask": completion_mask}
+def last(of, name):
+    return of._metrics["train"][name][-1]
 
 
 def take_average(logps, mask):
@@ -150,43 +106,35 @@ def direct_preference(o, c, terms, logps):
     """Return DPOTrainer's loss for these terms, and its metrics."""
     names = [t["loss"] for t in terms]
     assert not (o.average_log_prob and {"ipo", "sft"} & set(names))
-    trainer = StandIn(loss_types=names, loss_weights=[t.get("weight", 1.0) for t in terms], beta=o.beta,
-                      label_smoothing=o.label_smoothing, args=Options(discopop_tau=o.discopop_tau))  # fmt: skip
+    dpo = trainer(DPOTrainer, loss_types=names, loss_weights=[t.get("weight", 1.0) for t in terms], beta=o.beta,
+                  label_smoothing=o.label_smoothing, ld_alpha=None, f_divergence_type="reverse_kl", use_weighting=False,
+                  precompute_ref_logps=True, args=Options(discopop_tau=o.discopop_tau))  # fmt: skip
     scaled = take_average if o.average_log_prob else lambda x, _: x
     ref_chosen, ref_rejected = scaled(c.ref, c.mask).sum(1).chunk(2)
     chosen, rejected = scaled(logps, c.mask).sum(1).chunk(2)
-    expect_sorting_matters(chosen, rejected, ref_chosen, ref_rejected)
-    keep_kinks_away(o, chosen - ref_chosen, rejected - ref_rejected, chosen - rejected)
-    inputs = dict(trl_inputs(c.mask), ref_chosen_logps=ref_chosen, ref_rejected_logps=ref_rejected)
-    loss = DPOTrainer._compute_loss(trainer, model_of(scaled(logps, c.mask), c.entropies), inputs, False)
+    inputs = dict(inputs_of(c.mask), ref_chosen_logps=ref_chosen, ref_rejected_logps=ref_rejected)
+    loss = dpo._compute_loss(fused(scaled(logps, c.mask), c.mask, entropies=c.entropies), inputs, False)
     metrics = {"chosen_reward": "rewards/chosen", "rejected_reward": "rewards/rejected", "margin": "rewards/margins",
                "accuracy": "rewards/accuracies", "chosen_logp": "logps/chosen", "rejected_logp": "logps/rejected",
                "mean_entropy": "entropy"}  # fmt: skip
-    metrics = {ours: trainer.last(theirs) for ours, theirs in metrics.items()}
+    metrics = {ours: last(dpo, theirs) for ours, theirs in metrics.items()}
     pairs = len(ref_chosen)
     metrics["accuracy"] = round(metrics["accuracy"] * pairs) / pairs  # TRL's is float32
     return loss, metrics
-
-
-def keep_kinks_away(o, a, b, *others):
-    """Keep a distance from the hinge's corner, and from ties in the values that aot and aot_unpaired sort."""
-    keep_away(o.beta * (a - b), 1.0)
-    for values in (a, b, *others):
-        keep_away(values.sort().values.diff(), 0.0)
 
 
 def without_reference(o, c, name, logps):
     """Return the loss of CPO, SimPO or ORPO."""
     averages = name != "cpo" or o.average_log_prob
     chosen, rejected = (take_average(logps, c.mask) if averages else logps).sum(1).chunk(2)
-    trainer = StandIn(beta=o.beta, label_smoothing=o.label_smoothing, simpo_gamma=o.simpo_gamma, alpha=0.0,
-                      loss_type="simpo" if name == "simpo" else "sigmoid")  # fmt: skip
+    of = trainer(ORPOTrainer if name == "orpo" else CPOTrainer, beta=o.beta, label_smoothing=o.label_smoothing,
+                 simpo_gamma=o.simpo_gamma, alpha=0.0, loss_type="simpo" if name == "simpo" else "sigmoid")  # fmt: skip
     if name == "orpo":
         loss, *rewards = LigerFusedLinearORPOFunction.preference_loss_fn(chosen, rejected, c.mask, o.beta)[:3]
-        by_trl = -ORPOTrainer.odds_ratio_loss(trainer, chosen, rejected)[0].mean()
+        by_trl = -of.odds_ratio_loss(chosen, rejected)[0].mean()
         expect_equal("orpo by TRL", by_trl, loss, 1e-6)
     else:
-        losses, *rewards = CPOTrainer.cpo_loss(trainer, chosen, rejected)
+        losses, *rewards = of.cpo_loss(chosen, rejected)
         loss = losses.mean()
         if name == "cpo":
             by_liger = LigerFusedLinearCPOFunction.preference_loss_fn(chosen, rejected, c.mask, o.beta,
@@ -289,19 +237,19 @@ def kto_loss(o, c, logps):
     """Return KTOTrainer's loss and metrics. Check them against Liger if its single weight and baseline
     suffice."""
     scaled = take_average if o.average_log_prob else lambda x, _: x
-    trainer = StandIn(beta=o.beta, loss_type="kto", desirable_weight=o.desirable_weight,
-                      undesirable_weight=o.undesirable_weight, calculate_KL=c.kl is not None,
-                      _compute_kl_logps=lambda *_: c.kl)  # fmt: skip
+    kto = trainer(KTOTrainer, beta=o.beta, loss_type="kto", desirable_weight=o.desirable_weight,
+                  undesirable_weight=o.undesirable_weight, precompute_ref_logps=True, calculate_KL=c.kl is not None,
+                  _compute_kl_logps=lambda *_: c.kl)  # fmt: skip
     labels = torch.tensor(c.labels, dtype=torch.bool)
     ref = scaled(c.ref, c.mask).sum(1)
-    inputs = dict(trl_inputs(c.mask), label=labels, ref_logps=ref, ref_KL_logps=c.kl_ref)
+    inputs = dict(inputs_of(c.mask), label=labels, ref_logps=ref, ref_KL_logps=c.kl_ref)
     logps = scaled(logps, c.mask)
-    loss = KTOTrainer._compute_loss(trainer, model_of(logps, c.entropies), inputs, False)
+    loss = kto._compute_loss(fused(logps, c.mask, entropies=c.entropies), inputs, False)
     if o.desirable_weight == o.undesirable_weight == 1:
-        kl = torch.tensor(trainer.last("kl"))
+        kl = torch.tensor(last(kto, "kl"))
         by_liger = LigerFusedLinearKTOFunction.preference_loss_fn(logps.sum(1), labels, c.mask, ref, o.beta, kl)
         expect_equal("kto by Liger", by_liger[0], loss)
-    return o.loss_scale * loss, trainer
+    return o.loss_scale * loss, kto
 
 
 def make_kto_case(batch, name, labels, kl="positive", reference="token", **options):
@@ -313,20 +261,20 @@ def make_kto_case(batch, name, labels, kl="positive", reference="token", **optio
     c = Options(mask=batch.mask[part], ref=batch.ref[part], entropies=entropies[part], labels=kept, kl=kls[kl][0],
                 kl_ref=kls[kl][1])  # fmt: skip
 
-    loss, trainer = kto_loss(o, c, logps[part])
+    loss, kto = kto_loss(o, c, logps[part])
     d_logps, d_logits = gradients_of(batch, part, o.temperature, lambda x: kto_loss(o, c, x)[0])
     sequence_logps = (take_average(logps, batch.mask) if o.average_log_prob else logps).sum(1)
     ref = (take_average(batch.ref, batch.mask) if o.average_log_prob else batch.ref).sum(1)
     desirable = torch.tensor(labels, dtype=torch.bool)
     sign = torch.where(desirable, 1.0, -1.0)
     weight = torch.where(desirable, o.desirable_weight, o.undesirable_weight)
-    losses = weight * (1 - torch.sigmoid(sign * o.beta * (sequence_logps - ref - trainer.last("kl"))))
+    losses = weight * (1 - torch.sigmoid(sign * o.beta * (sequence_logps - ref - last(kto, "kl"))))
     expect_equal(f"{name}: mean of sequences", o.loss_scale * losses[part].mean(), loss)
 
     metrics = {"kl": "kl", "desirable_reward": "rewards/chosen", "undesirable_reward": "rewards/rejected",
                "margin": "rewards/margins", "desirable_logp": "logps/chosen", "undesirable_logp": "logps/rejected",
                "mean_entropy": "entropy"}  # fmt: skip
-    kept_metrics = trainer._metrics["train"]
+    kept_metrics = kto._metrics["train"]
     metrics = {ours: kept_metrics[theirs][-1] if kept_metrics[theirs] else None for ours, theirs in metrics.items()}
     counts = {"desirable": sum(kept), "undesirable": len(kept) - sum(kept), "tokens": int(c.mask.sum())}
     nan = float("nan")

@@ -93,11 +93,11 @@ def inputs_of(mask):
     return {"input_ids": torch.zeros_like(mask), "completion_mask": mask, "attention_mask": mask}
 
 
-def fused(logps, mask, squares=None):
+def fused(logps, mask, squares=None, entropies=None):
     """Return a model with TRL's fused head."""
     zeros = torch.zeros_like(logps)
-    return lambda **_: Options(log_probs=logps, log_sum_sq_probs=squares, entropy=zeros, mean_logits=zeros,
-                               is_top1=zeros.bool(), label_mask=mask)  # fmt: skip
+    return lambda **_: Options(log_probs=logps, log_sum_sq_probs=squares, mean_logits=zeros, is_top1=zeros.bool(),
+                               entropy=zeros if entropies is None else entropies, label_mask=mask)  # fmt: skip
 
 
 def dense(logps, mask):

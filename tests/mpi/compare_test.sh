@@ -56,6 +56,8 @@ done
 agrees 4 tiny parallel.vocab=4 model.bias=true model.layout=hidden_vocab model.dtype=bfloat16 label_smoothing=0.1 \
   class_weights=true z_loss=0.01 'temperature=[0.5, 2]' 'metrics={accuracy: true, entropy: true}'
 agrees 2 tiny parallel.data=2 shift=true model.dtype=bfloat16
+agrees 4 tiny "${grid[@]}" model.lora.rank=3 model.layout=hidden_vocab
+agrees 3 tiny-policy_loss parallel.data=3 batch_size=6 policy_loss.advantages=token policy_loss.beta=0.1 ignored_fraction=0.3
 agrees 2 tiny parallel.vocab=2 kernel.plan=two_pass gradients.d_weight=false
 agrees 2 tiny parallel.vocab=2 seq_len=0
 # Ranks with other parts of the vocabulary send other numbers of messages: 1,024 and 1,025 bias entries, then

@@ -29,37 +29,6 @@ class BadFilesTest : public CliTest {
     EXPECT_TRUE(is_one_line(result.err)) << line << "\n" << result.err;
     EXPECT_TRUE(has(result.err, message)) << line;
   }
-  // Writes a file of tensors that takes some seconds of work. Its header is on its first pages.
-  std::string write_large_tensors() const {
-    const int64_t tokens = 600, hidden = 256, vocab = 30000;
-    const std::vector<float> states(static_cast<size_t>(tokens * hidden), 0.5f);
-    const std::vector<float> head(static_cast<size_t>(vocab * hidden), 0.25f);
-    const std::vector<int64_t> targets(static_cast<size_t>(tokens), 1);
-    io::write_safetensors(path("all"), std::vector<TensorToWrite>{{"hidden", "F32", {tokens, hidden}, states.data()},
-                                                                  {"lm_head", "F32", {vocab, hidden}, head.data()}});
-    io::write_safetensors(path("words"), std::vector<TensorToWrite>{{"targets", "I64", {tokens}, targets.data()}});
-    return path("all");
-  }
-  // Truncates the file once the command, or the process that it measures in, has mapped it twice (for the
-  // states and for the head) and mapped the targets: it opens no other files after that.
-  Finished run_and_cut(const std::string& command, const std::string& file) const {
-    const pid_t process = start({command, "--hidden", file, "--lm-head", file, "--targets", path("words")});
-    const auto has_mapped_all = [&](pid_t one) {
-      std::ostringstream text;
-      text << std::ifstream("/proc/" + std::to_string(one) + "/maps").rdbuf();
-      const std::string maps = text.str();
-      return maps.find(file) != maps.rfind(file) && maps.find(path("words")) != std::string::npos;
-    };
-    const auto is_mapped = [&] {
-      std::vector<pid_t> processes = children_of(process);
-      processes.push_back(process);
-      return std::any_of(processes.begin(), processes.end(), has_mapped_all);
-    };
-    while (!is_mapped() && !has_ended(process)) std::this_thread::yield();
-    std::filesystem::resize_file(file, 100);
-    return finish(process);
-  }
-
   const std::string config_ = write("c.yaml", "model: {hidden_size: 8, vocab_size: 9}\nseq_len: 4\n");
 };
 
@@ -127,100 +96,76 @@ TEST_F(BadFilesTest, TextWithoutEndIsRefused) {
 }
 
 TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
-  using Words = std::vector<std::string>;
-  const Words hidden = {"--hidden", path("states")}, head = {"--lm-head", path("head")};
-  const Words targets = {"--targets", path("states")}, tensors = write_tensors(true);
-  const Words base = {"--base-hidden", path("states"), "--base-lm-head", path("head")};
-  const Words models = Words{"compare-models"} + hidden + head + base, score = {"score", "-o", path("none")};
-  const auto task = [](const std::string& name) { return Words{"--set", "task=" + name}; };
+  const std::string states = path("states"), head_file = path("head");
+  const Words hidden = {"--hidden", states}, head = {"--lm-head", head_file};
+  const Words targets = {"--targets", states}, tensors = write_tensors();
+  const Words models = Words{"compare-models"} + hidden + head, base = {"--base-hidden", states, "--base-lm-head"};
+  const Words score = {"score", "-o", path("none")};
+  const auto task = [&](const char* command, const std::string& name, const Words& more) {
+    return Words{command} + tensors + Words{"--set", "task=" + name} + more;
+  };
   // Each lacks the file for its last word.
-  const Words taught = Words{"compare"} + tensors + task("distillation_loss") + Words{"--teacher-hidden"};
   std::vector<Words> lines = {
       score + head + targets + Words{"--hidden"},
       score + hidden + targets + Words{"--lm-head"},
       score + hidden + head + Words{"--targets"},
       score + tensors + Words{"--lora"},
       score + Words{"--config"},
-      {"gradcheck", "--set", "level=logits", "--targets", path("states"), "--logits"},
-      Words{"compare-models"} + hidden + head + Words{"--base-hidden", path("states"), "--base-lm-head"},
-      taught + Words{path("states"), "--teacher-lm-head", path("head"), "--teacher-bias"},
-      Words{"gradcheck"} + tensors + task("kto_loss") + Words{"--labels"},
-      Words{"compare"} + tensors + task("soft_cross_entropy") + Words{"--soft-rows"},
+      {"gradcheck", "--set", "level=logits", "--targets", states, "--logits"},
+      models + base,
+      task("compare", "distillation_loss", {"--teacher-lm-head", head_file, "--teacher-hidden"}),
+      task("compare", "distillation_loss",
+           {"--teacher-hidden", states, "--teacher-lm-head", head_file, "--teacher-bias"}),
+      task("gradcheck", "kto_loss", {"--labels"}),
+      task("compare", "soft_cross_entropy", {"--soft-rows"}),
       {"compare", "--config"},
       {"bench", kTiny, "--against"},
       {"info", "--config"},
   };
-  for (const char* option : {"--lengths", "--bias", "--lora", "--vocab-ids"}) {
-    lines.push_back(Words{"compare"} + tensors + Words{option});
+  for (const char* one : {"--lengths", "--bias", "--lora", "--vocab-ids"}) {
+    lines.push_back(Words{"compare"} + tensors + Words{one});
   }
-  for (const char* option : {"--base-bias", "--base-lora", "--targets"}) lines.push_back(models + Words{option});
-  for (const char* option : {"--mask", "--advantages", "--old-logps"}) {
-    lines.push_back(Words{"compare"} + tensors + task("policy_loss") + Words{option});
+  for (const char* one : {"--base-bias", "--base-lora", "--targets"}) {
+    lines.push_back(models + base + Words{head_file, one});
+  }
+  for (const char* one : {"--mask", "--advantages", "--old-logps"}) {
+    lines.push_back(task("compare", "policy_loss", {one}));
   }
 
   std::filesystem::create_directory(path("folder"));
-  std::vector<std::string> bad = {path("folder"), write("empty", ""), path("two\nred\x1b[31m")};
+  // Names, and how they are printed.
+  std::vector<std::pair<std::string, std::string>> bad = {
+      {"folder", "folder"}, {"empty", "empty"}, {"two\nred\x1b[31m", "two\\nred\\x1b[31m"}};
   const std::string locked = write("locked", "text");
+  write("empty", "");
   std::filesystem::permissions(locked, std::filesystem::perms::none);
-  if (access(locked.c_str(), R_OK) != 0) bad.push_back(locked);  // root may read everything
-  const auto printed = [](std::string text) {
-    for (const auto& [raw, shown] : {std::pair<std::string, std::string>{"\n", "\\n"}, {"\x1b", "\\x1b"}}) {
-      if (const size_t place = text.find(raw); place != std::string::npos) text.replace(place, 1, shown);
-    }
-    return text;
-  };
+  if (access(locked.c_str(), R_OK) != 0) bad.emplace_back("locked", "locked");  // root may read everything
   for (const Words& line : lines) {
-    for (const std::string& file : bad) {
-      const Finished result = run(line + Words{file});
-      EXPECT_EQ(result.exit_code(), 2) << line.front() << " " << line.back() << " " << file << "\n" << result.err;
-      EXPECT_TRUE(is_one_line(result.err)) << line.front() << " " << result.err;
-      // For a LoRA the folder is read, and the message names the missing file.
-      EXPECT_TRUE(has(result.err, "logitless: " + line.back() + " " + printed(file))) << line.front();
-      EXPECT_EQ(result.out, "") << line.front() << " " << line.back();
+    // For a LoRA the folder is read, and the message names the missing file.
+    for (const auto& [file, shown] : bad) {
+      expect_refusals({{line + Words{path(file)}, "logitless: " + line.back() + " " + path(shown)}});
     }
   }
   EXPECT_FALSE(std::filesystem::exists(path("none")));
-}
 
-TEST_F(BadFilesTest, EveryOptionThatNamesAnOutputIsNamedWithIt) {
-  using Words = std::vector<std::string>;
-  const Words models = Words{"compare-models", "--hidden",     path("states"),   "--lm-head", path("head"),
-                             "--base-hidden",  path("states"), "--base-lm-head", path("head")};
-  const std::vector<Words> lines = {{"score", kTiny, "-o"},
-                                    {"compare", kTiny, "--json"},
-                                    {"gradcheck", kTiny, "--json"},
-                                    {"bench", kTiny, "-o"},
-                                    models + Words{"-o"}};
-  write_tensors(true);
   std::filesystem::create_directory(path("two\nlines"));
-  for (const Words& line : lines) {
-    for (const std::string& file : {std::string("absent/file"), std::string("two\nlines")}) {
-      const Finished result = run(line + Words{path(file)});
-      const std::string shown = file == "two\nlines" ? "two\\nlines: is a directory" : "absent/file: cannot be written";
-      EXPECT_EQ(result.exit_code(), 2) << line.front() << "\n" << result.err;
-      EXPECT_TRUE(is_one_line(result.err)) << line.front() << " " << result.err;
-      EXPECT_TRUE(has(result.err, "logitless: " + line.back() + " " + path(shown))) << line.front();
-      EXPECT_EQ(result.out, "") << line.front();
-    }
+  for (const Words& line :
+       {Words{"score", kTiny, "-o"}, Words{"compare", kTiny, "--json"}, Words{"gradcheck", kTiny, "--json"},
+        Words{"bench", kTiny, "-o"}, models + base + Words{head_file, "-o"}}) {
+    const std::string begin = "logitless: " + line.back() + " " + folder_.string();
+    expect_refusals({{line + Words{path("absent/file")}, begin + "/absent/file: cannot be written"},
+                     {line + Words{path("two\nlines")}, begin + "/two\\nlines: is a directory"}});
   }
-  EXPECT_FALSE(std::filesystem::exists(path("none")));
 }
 
 TEST_F(BadFilesTest, WhatIsTypedReachesTheTerminalEscaped) {
   const std::string nasty = "a\nb\x1b[2J\x7f\xc2\x9b", shown = "a\\nb\\x1b[2J\\x7f\\u009b";
-  for (const std::vector<std::string>& line : {std::vector<std::string>{nasty},
-                                               {"compare", nasty},
-                                               {"compare", kTiny, "--set", "task=" + nasty},
-                                               {"compare", kTiny, "--" + nasty},
-                                               {"gradcheck", kTiny, nasty},
-                                               {"bench", kTiny, "--contenders", nasty},
-                                               {"bench", kTiny, "--sweep", nasty + "=1"}}) {
-    const Finished result = run(line);
-    EXPECT_EQ(result.exit_code(), 2) << result.err;
-    EXPECT_TRUE(is_one_line(result.err)) << result.err;
-    for (const char* raw : {"\x1b", "\x7f", "\xc2\x9b"}) EXPECT_FALSE(has(result.err, raw)) << result.err;
-  }
-  EXPECT_TRUE(has(run({"compare", nasty}).err, shown + ": cannot be opened"));
+  expect_refusals({{{nasty}, shown},
+                   {{"compare", nasty}, shown + ": cannot be opened"},
+                   {{"compare", kTiny, "--set", "task=" + nasty}, "task must be"},
+                   {{"compare", kTiny, "--" + nasty}, shown},
+                   {{"bench", kTiny, "--contenders", nasty}, shown},
+                   {{"bench", kTiny, "--sweep", nasty + "=1"}, shown}});
 }
 
 TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
@@ -271,10 +216,31 @@ TEST_F(BadFilesTest, AFileThatMayGrowNoFurtherIsAnErrorAndLeavesNothingBehind) {
   refuse("bench small.yaml --iters 1 --warmup 0 --quiet -o run.jsonl", "-o run.jsonl");
 }
 
+// The file is cut once the command, or the process that it measures in, has mapped it twice (for the states
+// and for the head) and mapped the targets: it opens no other files after that. The work takes some seconds.
 TEST_F(BadFilesTest, AFileThatIsCutWhileItIsReadIsTold) {
+  const int64_t tokens = 600, hidden = 256, vocab = 30000;
+  const std::vector<float> states(static_cast<size_t>(tokens * hidden), 0.5f);
+  const std::vector<float> head(static_cast<size_t>(vocab * hidden), 0.25f);
+  const std::vector<int64_t> targets(static_cast<size_t>(tokens), 1);
+  const std::string file = path("all"), ids = path("words");
+  io::write_safetensors(ids, std::vector<TensorToWrite>{{"targets", "I64", {tokens}, targets.data()}});
   for (const char* command : {"compare", "gradcheck"}) {
-    const std::string file = write_large_tensors();
-    const Finished result = run_and_cut(command, file);
+    io::write_safetensors(file, std::vector<TensorToWrite>{{"hidden", "F32", {tokens, hidden}, states.data()},
+                                                           {"lm_head", "F32", {vocab, hidden}, head.data()}});
+    const pid_t process = start({command, "--hidden", file, "--lm-head", file, "--targets", ids});
+    const auto has_mapped_all = [&](pid_t one) {
+      std::ostringstream text;
+      text << std::ifstream("/proc/" + std::to_string(one) + "/maps").rdbuf();
+      const std::string maps = text.str();
+      return maps.find(file) != maps.rfind(file) && maps.find(ids) != std::string::npos;
+    };
+    while (!has_ended(process) && !has_mapped_all(process) &&
+           std::ranges::none_of(children_of(process), has_mapped_all)) {
+      std::this_thread::yield();
+    }
+    std::filesystem::resize_file(file, 100);
+    const Finished result = finish(process);
     EXPECT_EQ(result.exit_code(), 2) << command << "\n" << result.err;
     EXPECT_TRUE(has(result.err, "was cut short while it was read\n")) << command;
     EXPECT_TRUE(is_one_line(result.err)) << result.err;

@@ -8,23 +8,17 @@ namespace bench_file_test {
 class BenchFileTest : public BenchTest {
  protected:
   // Two points in run.jsonl. Running the same command again measures nothing.
-  const std::vector<std::string> sweep_ = {"--sweep", "seq_len=4,6", "-o", path("run.jsonl")};
+  const Words sweep_ = {"--sweep", "seq_len=4,6", "-o", path("run.jsonl")};
 
-  void SetUp() override { ASSERT_EQ(bench(small_, sweep_).exit_code(), 0); }
+  void SetUp() override { ASSERT_EQ(again({}).exit_code(), 0); }
 
-  Finished again(const std::vector<std::string>& more) const {
-    std::vector<std::string> rest = sweep_;
-    rest.insert(rest.end(), more.begin(), more.end());
-    return bench(small_, rest);
-  }
+  Finished again(const Words& more) const { return run(bench(small_, sweep_ + more)); }
   /// Compares run.jsonl with a changed copy of itself.
-  Finished against(const std::function<void(std::vector<json>&)>& change, const std::vector<std::string>& more = {}) {
+  Finished against(const std::function<void(std::vector<json>&)>& change, const Words& more = {}) {
     std::vector<json> lines = lines_of("run.jsonl");
     change(lines);
     write_lines("old.jsonl", lines);
-    std::vector<std::string> rest = {"--against", path("old.jsonl")};
-    rest.insert(rest.end(), more.begin(), more.end());
-    return again(rest);
+    return again(Words{"--against", path("old.jsonl")} + more);
   }
 };
 
@@ -62,24 +56,16 @@ TEST_F(BenchFileTest, MissingAndTornLinesAreMeasuredAgain) {
 
 TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
   const std::string before = read("run.jsonl");
-  struct Case {
-    std::vector<std::string> arguments;
-    std::string message;
-  };
-  const std::vector<Case> cases = {
+  const std::string cure = "choose another file, or --overwrite to replace it";
+  const std::pair<Words, std::string> cases[] = {
       {{"--iters", "2", "--sweep", "seq_len=4,6"}, "--iters is 1 there and 2 here"},
       {{"--sweep", "seq_len=4,6", "--set", "seed=3"}, "seed is not set there and 3 here"},
       {{"--sweep", "seq_len=4,6", "--contenders", "dense"},
        "--contenders is dense,apart,in_place there and dense here"},
   };
-  for (const Case& c : cases) {
-    std::vector<std::string> rest = c.arguments;
-    rest.insert(rest.end(), {"-o", path("run.jsonl")});
-    const Finished result = bench(small_, rest);
-    EXPECT_EQ(result.exit_code(), 2) << c.message;
-    EXPECT_TRUE(has(result.err, c.message));
-    EXPECT_TRUE(has(result.err, "choose another file, or --overwrite to replace it"));
-    EXPECT_TRUE(is_one_line(result.err));
+  for (const auto& [rest, message] : cases) {
+    const Words words = bench(small_, rest + Words{"-o", path("run.jsonl")});
+    expect_refusals({{words, message}, {words, cure}});
     EXPECT_EQ(read("run.jsonl"), before);
   }
   // Nor a file of another machine, nor one with an invalid line.
@@ -147,18 +133,16 @@ TEST_F(BenchFileTest, AContenderThatFailsNowIsWorse) {
 // Settings without a layout do not define it, because the default was once [H, V] and is now [V, H].
 TEST_F(BenchFileTest, ALayoutThatNoSettingNamesIsThePointsOwn) {
   const std::string fused = write("fused.yaml", "model: {hidden_size: 8, vocab_size: 300}\nseq_len: 8\n");
-  ASSERT_EQ(bench(fused, {"--contenders", "forward", "-o", path("old.jsonl")}).exit_code(), 0);
+  ASSERT_EQ(run(bench(fused, {"--contenders", "forward", "-o", path("old.jsonl")})).exit_code(), 0);
   std::vector<json> old = lines_of("old.jsonl");
   old[1]["shape"]["layout"] = "hidden_vocab";
   write_lines("old.jsonl", old);
 
   const std::string differ = "model.layout is hidden_vocab there and vocab_hidden here";
-  const Finished against = bench(fused, {"--against", path("old.jsonl")});
-  EXPECT_EQ(against.exit_code(), 2);
-  EXPECT_TRUE(has(against.err, "old.jsonl: has no point in common with this run: " + differ));
-  const Finished same =
-      bench(fused, {"--set", "model.layout=hidden_vocab", "--against", path("old.jsonl"), "--margin", "1000000"});
-  EXPECT_EQ(same.exit_code(), 0) << same.err;
+  expect_refusals(
+      {{bench(fused, {"--against", path("old.jsonl")}), "old.jsonl: has no point in common with this run: " + differ}});
+  const Words same = {"--set", "model.layout=hidden_vocab", "--against", path("old.jsonl"), "--margin", "1000000"};
+  EXPECT_EQ(run(bench(fused, same)).exit_code(), 0);
 }
 
 }  // namespace bench_file_test

@@ -12,15 +12,10 @@ class BenchTest : public CliTest {
   // Finished logits need no GEMM, so a point costs little more than its process.
   const std::string small_ = write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
 
-  // Uses a single timed turn without warm-up.
-  std::vector<std::string> words(const std::string& config, const std::vector<std::string>& rest) const {
-    std::vector<std::string> all = {"bench", config, "--warmup", "0"};
-    if (std::find(rest.begin(), rest.end(), "--iters") == rest.end()) all.insert(all.end(), {"--iters", "1"});
-    all.insert(all.end(), rest.begin(), rest.end());
-    return all;
-  }
-  Finished bench(const std::string& config, const std::vector<std::string>& rest) const {
-    return run(words(config, rest));
+  // Returns the words of a benchmark that times a single turn without warm-up.
+  static Words bench(const std::string& config, const Words& rest) {
+    const bool has_iters = std::find(rest.begin(), rest.end(), "--iters") != rest.end();
+    return Words{"bench", config, "--warmup", "0"} + (has_iters ? Words{} : Words{"--iters", "1"}) + rest;
   }
 
   /// Reads the lines of a file; each is an object.

@@ -45,17 +45,24 @@ struct Finished {
 
 inline bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
 
+using Words = std::vector<std::string>;
+
 /// Concatenates the words of a command line.
-inline std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+inline Words operator+(Words a, const Words& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
 
+/// A command line that is refused, and a part of its message.
+struct Refusal {
+  Words arguments;
+  std::string message;
+};
+
 class CliTest : public FolderTest {
  protected:
-  pid_t start(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> words = {"logitless"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
+  pid_t start(const Words& arguments) const {
+    Words words = Words{"logitless"} + arguments;
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -75,24 +82,51 @@ class CliTest : public FolderTest {
     run.err = read("err");
     return run;
   }
-  Finished run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
-  Finished compare(const std::vector<std::string>& settings, std::vector<std::string> rest = {}) const {
-    std::vector<std::string> arguments = {"compare", kTiny};
-    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
-    arguments.insert(arguments.end(), rest.begin(), rest.end());
-    return run(arguments);
+  Finished run(const Words& arguments) const { return finish(start(arguments)); }
+  /// Expects exit status 2, nothing on standard output, and one line on standard error.
+  void expect_refusals(const std::vector<Refusal>& refusals, const Words& first = {}) const {
+    for (const auto& [arguments, message] : refusals) {
+      const Finished result = run(first + arguments);
+      EXPECT_EQ(result.exit_code(), 2) << message << "\n" << result.err;
+      EXPECT_EQ(result.out, "") << message;
+      EXPECT_TRUE(has(result.err, message));
+      EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    }
   }
-  json report(const std::vector<std::string>& settings) const {
-    const Finished result = compare(settings, {"--json", "-"});
-    EXPECT_EQ(result.exit_code(), 0) << result.err;
-    EXPECT_EQ(result.err, "");
+  /// Returns the report of a run with this exit status, which prints nothing else.
+  json report(const Words& arguments, int exit_code = 0) const {
+    const Finished result = run(arguments + Words{"--json", "-"});
+    EXPECT_EQ(result.exit_code(), exit_code) << result.err;
+    EXPECT_TRUE(exit_code != 0 || result.err.empty()) << result.err;
     return json::parse(result.out, nullptr, false);
   }
+  /// Returns the words of `compare` on the tiny config.
+  static Words compare(const Words& settings, const Words& rest = {}) {
+    Words arguments = {"compare", kTiny};
+    for (const std::string& setting : settings) arguments = arguments + Words{"--set", setting};
+    return arguments + rest;
+  }
+  /// Returns the numbers of a tensor in a file, of any type.
+  std::vector<double> numbers_of(const std::string& file, const std::string& name,
+                                 const std::vector<int64_t>& shape = {}) const {
+    const io::SafetensorsFile opened(path(file));
+    const io::Tensor* const tensor = opened.find(name);
+    if (!tensor) return ADD_FAILURE() << "no " << name, std::vector<double>();
+    EXPECT_TRUE(shape.empty() || tensor->shape == shape) << name << " " << tensor->shape_text();
+    std::vector<double> out(static_cast<size_t>(tensor->elements()));
+    if (tensor->is_float()) return io::convert_floats(*tensor, DType::kFloat64, out.data()), out;
+    if (tensor->is_integer()) {
+      const std::vector<int64_t> values = io::read_integers(*tensor);
+      return {values.begin(), values.end()};
+    }
+    const auto flags = io::read_flags(*tensor);
+    return {flags.begin(), flags.end()};
+  }
   // Writes seeded tensors and returns their arguments: hidden [6, 5], head [7, 5] or [5, 7], targets [6].
-  std::vector<std::string> write_tensors(bool tall, float poison = 0) const;
+  Words write_tensors(bool tall = true, float poison = 0) const;
 };
 
-inline std::vector<std::string> CliTest::write_tensors(bool tall, float poison) const {
+inline Words CliTest::write_tensors(bool tall, float poison) const {
   std::vector<float> hidden(30), head(35);
   for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = std::sin(static_cast<float>(i));
   for (size_t v = 0; v < 7; ++v) {

@@ -1,8 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Requirements for every command: an example, errors that name the flag, a man page that lists every option.
-#include "cli_help.h"
-
 #include <regex>
+#include <set>
 
 #include "cli_fixture.h"
 #include "logitless/environment.h"
@@ -10,106 +9,51 @@
 namespace logitless::testing {
 namespace cli_help_test {
 
-std::string page_of(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream(std::string(MAN_FOLDER "/") + name + ".1.md").rdbuf();
-  EXPECT_FALSE(text.str().empty()) << name << " has no page";
-  return text.str();
-}
+using Names = std::set<std::string>;
 
-class HelpTest : public CliTest {
- protected:
-  /// Returns the help of one command, or of `logitless` itself.
-  std::string help(const std::string& command) const {
-    const Finished result =
-        run(command.empty() ? std::vector<std::string>{"--help"} : std::vector<std::string>{command, "--help"});
-    EXPECT_EQ(result.exit_code(), 0) << command;
-    EXPECT_EQ(result.err, "") << command;
-    return result.out;
-  }
-
-  std::vector<std::string> commands() const {
-    std::vector<std::string> names;
-    for (const HelpEntry& entry : help_list(help(""), "Subcommands:")) names.push_back(entry.names.front());
-    EXPECT_GE(names.size(), 3u);
-    return names;
-  }
-
-  std::vector<HelpEntry> options(const std::string& command) const { return help_list(help(command), "Options:"); }
-  std::vector<HelpEntry> free_arguments(const std::string& command) const {
-    return help_list(help(command), "Positionals:");
-  }
+/// One entry of a list of `logitless COMMAND --help`.
+struct HelpEntry {
+  Words names;  ///< "-o" and "--output", or "CONFIG", or a command's name
+  bool has_value = false, required = false;
 };
 
-TEST_F(HelpTest, TheConfigsOfExamplesAreThere) {
-  std::vector<std::string> names = commands();
-  names.push_back("");
-  int configs = 0;
-  for (const std::string& command : names) {
-    const std::string text = help(command) + page_of("logitless" + (command.empty() ? "" : "-" + command));
-    const std::regex config(R"(configs/[\w./-]+\.yaml)");
-    for (std::sregex_iterator it(text.begin(), text.end(), config), end; it != end; ++it) {
-      ++configs;
-      EXPECT_TRUE(std::filesystem::exists(std::string(SOURCE_FOLDER "/") + it->str())) << command << ": " << it->str();
+/// Returns the entries below a line such as "Options:", or none if the text has no such line.
+std::vector<HelpEntry> help_list(const std::string& help, const std::string& heading) {
+  std::vector<HelpEntry> entries;
+  std::istringstream lines(help);
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) inside = false;
+    // An entry is indented by two spaces; its description follows after several, or on lines further to the
+    // right.
+    if (inside && line.size() > 2 && line[2] != ' ') {
+      std::istringstream words(line.substr(2, line.find("  ", 2) - 2));
+      std::string names, type;
+      words >> names >> type;
+      HelpEntry entry;
+      std::istringstream each(names);
+      for (std::string name; std::getline(each, name, ',');) entry.names.push_back(name);
+      entry.has_value = !type.empty() && type != "REQUIRED";
+      entry.required = has(words.str(), " REQUIRED");
+      entries.push_back(entry);
     }
+    if (line == heading) inside = true;
   }
-  EXPECT_GT(configs, 10);
+  return entries;
 }
 
-TEST_F(HelpTest, TheVersionIsThatOfTheLibrary) {
-  const Finished result = run({"--version"});
-  EXPECT_EQ(result.exit_code(), 0);
-  EXPECT_EQ(result.out, std::string("logitless ") + version() + "\n");
+Names names_in(const std::vector<HelpEntry>& entries) {
+  Names names;
+  for (const HelpEntry& entry : entries) names.insert(entry.names.begin(), entry.names.end());
+  return names;
 }
 
-TEST_F(HelpTest, AMisspeltOptionIsToldTheNearOne) {
-  const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{"compare", kTiny, "--tolerance", "1"}, ""},
-      {{"compare", kTiny, "--repaet", "2"}, "--repaet is not an option; did you mean --repeat?"},
-      {{"compare", kTiny, "more", "--repaet", "2"}, "--repaet is not an option; did you mean --repeat?"},
-      {{"compare", "--hiden", "x", "--lm-head", "y"}, "--hiden is not an option; did you mean --hidden?"},
-      {{"--versoin"}, "--versoin is not an option; did you mean --version?"},
-      {{"score", kTiny, "-o", "none", "--target=x"}, "--target is not an option; did you mean --targets?"},
-      {{"bench", kTiny, "--contender", "auto"}, "--contender is not an option; did you mean --contenders?"}};
-  for (const auto& [words, near] : cases) {
-    const Finished result = run(words);
-    EXPECT_EQ(result.exit_code(), 2);
-    EXPECT_TRUE(has(result.err, near + "; see logitless --help")) << result.err;
-    EXPECT_EQ(static_cast<bool>(has(result.err, "did you mean")), !near.empty()) << result.err;
-  }
-}
-
-TEST_F(HelpTest, AnOptionWithoutItsValueIsNamed) {
-  int options_seen = 0;
-  for (const std::string& command : commands()) {
-    for (const HelpEntry& option : options(command)) {
-      if (option.type.empty()) continue;
-      ++options_seen;
-      const std::string& name = option.names.back();
-      const Finished result = run({command, name});
-      EXPECT_EQ(result.exit_code(), 2) << command << " " << name;
-      EXPECT_TRUE(is_one_line(result.err)) << command << " " << name << ": " << result.err;
-      EXPECT_TRUE(has(result.err, name)) << command;
-    }
-  }
-  EXPECT_GT(options_seen, 10);
-}
-
-TEST_F(HelpTest, WhatACommandCannotBeWithoutIsNamed) {
-  int commands_seen = 0;
-  for (const std::string& command : commands()) {
-    std::vector<HelpEntry> entries = options(command);
-    for (const HelpEntry& entry : free_arguments(command)) entries.push_back(entry);
-    const auto required = [](const HelpEntry& entry) { return entry.required; };
-    if (std::none_of(entries.begin(), entries.end(), required)) continue;
-    ++commands_seen;
-    const Finished result = run({command});
-    EXPECT_EQ(result.exit_code(), 2) << command;
-    EXPECT_TRUE(is_one_line(result.err)) << command << ": " << result.err;
-    const auto is_named = [&](const HelpEntry& entry) { return entry.required && has(result.err, entry.names.back()); };
-    EXPECT_TRUE(std::any_of(entries.begin(), entries.end(), is_named)) << command << ": " << result.err;
-  }
-  EXPECT_GT(commands_seen, 0);
+/// Returns all matches of the first group.
+Names matches(const std::string& text, const std::string& pattern) {
+  Names out;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) out.insert((*it)[1]);
+  return out;
 }
 
 /// Returns the text of one section of a page.
@@ -121,56 +65,110 @@ std::string section(const std::string& page, const std::string& heading) {
 }
 
 /// Returns the names at the beginning of a page's list entries: "- `-o FILE`, `--output FILE`: ...".
-std::set<std::string> entries_of(const std::string& text) {
-  std::set<std::string> names;
-  const std::regex entry("(?:^|\n)- ((?:`[^`]+`(?:, )?)+):"), name("`([^ `]+)[^`]*`");
-  for (std::sregex_iterator it(text.begin(), text.end(), entry), end; it != end; ++it) {
-    const std::string front = (*it)[1];
-    for (std::sregex_iterator n(front.begin(), front.end(), name); n != end; ++n) names.insert((*n)[1]);
+Names entries_of(const std::string& text) {
+  Names names;
+  for (const std::string& front : matches(text, "(?:^|\n)- ((?:`[^`]+`(?:, )?)+):")) {
+    names.merge(matches(front, "`([^ `]+)[^`]*`"));
   }
   return names;
 }
 
-std::set<std::string> long_options_in(const std::string& text) {
-  std::set<std::string> names;
-  const std::regex option("(?:^|[^-\\w])(--[a-z][a-z-]*)");
-  for (std::sregex_iterator it(text.begin(), text.end(), option), end; it != end; ++it) names.insert((*it)[1]);
-  return names;
-}
-
-TEST_F(HelpTest, EveryManPageHasItsSections) {
-  std::vector<std::string> names = {"logitless"};
-  for (const std::string& command : commands()) names.push_back("logitless-" + command);
-  for (const std::string& name : names) {
-    const std::string page = page_of(name);
-    EXPECT_TRUE(page.starts_with("# " + name + "(1)\n")) << name;
-    EXPECT_TRUE(section(page, "NAME").starts_with("\n" + name + " - ")) << name;
-    for (const char* heading : {"SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"}) {
-      EXPECT_NE(section(page, heading), "") << name << " has no section " << heading;
-    }
-    std::string call = name;
-    if (const size_t dash = call.find('-'); dash != std::string::npos) call[dash] = ' ';
-    EXPECT_TRUE(has(section(page, "SYNOPSIS"), "\n    " + call)) << name;
-    EXPECT_TRUE(has(section(page, "EXAMPLES"), call)) << name;
+class HelpTest : public CliTest {
+ protected:
+  /// Returns the help of one command, or of `logitless` itself.
+  std::string help(const std::string& command) const {
+    const Finished result = run(command.empty() ? Words{"--help"} : Words{command, "--help"});
+    EXPECT_EQ(result.exit_code(), 0) << command;
+    EXPECT_EQ(result.err, "") << command;
+    return result.out;
   }
-}
-
-TEST_F(HelpTest, AManPageListsTheOptionsOfItsCommandAndNoOthers) {
-  EXPECT_EQ(entries_of(section(page_of("logitless"), "OPTIONS")), names_in(options("")));
-  for (const std::string& command : commands()) {
-    std::set<std::string> expected = names_in(options(command));
-    expected.merge(names_in(free_arguments(command)));
-    EXPECT_EQ(entries_of(section(page_of("logitless-" + command), "OPTIONS")), expected) << command;
+  std::vector<HelpEntry> options(const std::string& command) const { return help_list(help(command), "Options:"); }
+  std::vector<HelpEntry> free_arguments(const std::string& command) const {
+    return help_list(help(command), "Positionals:");
   }
+  /// The commands, and "" for `logitless` itself.
+  Words all_commands() const {
+    Words names = {""};
+    for (const HelpEntry& entry : help_list(help(""), "Subcommands:")) names.push_back(entry.names.front());
+    EXPECT_GE(names.size(), 6u);
+    return names;
+  }
+  static std::string page_of(const std::string& command) {
+    const std::string name = "logitless" + (command.empty() ? "" : "-" + command);
+    std::ostringstream text;
+    text << std::ifstream(std::string(MAN_FOLDER "/") + name + ".1.md").rdbuf();
+    EXPECT_TRUE(text.str().starts_with("# " + name + "(1)\n")) << name;
+    return text.str();
+  }
+};
+
+TEST_F(HelpTest, TheVersionIsThatOfTheLibrary) {
+  EXPECT_EQ(run({"--version"}).out, std::string("logitless ") + version() + "\n");
 }
 
-TEST_F(HelpTest, ManPagesMentionNoOptionThatDoesNotExist) {
-  std::set<std::string> known = names_in(options(""));
-  for (const std::string& command : commands()) known.merge(names_in(options(command)));
-  for (const std::string& command : commands()) {
-    for (const std::string& option : long_options_in(page_of("logitless-" + command))) {
-      EXPECT_TRUE(known.contains(option)) << command << ": " << option;
+TEST_F(HelpTest, AMisspeltOptionIsToldTheNearOne) {
+  const auto near = [](const char* wrong, const char* right) {
+    return std::string(wrong) + " is not an option; did you mean " + right + "?; see logitless --help";
+  };
+  expect_refusals({{{"compare", kTiny, "--repaet", "2"}, near("--repaet", "--repeat")},
+                   {{"compare", kTiny, "more", "--repaet", "2"}, near("--repaet", "--repeat")},
+                   {{"compare", "--hiden", "x", "--lm-head", "y"}, near("--hiden", "--hidden")},
+                   {{"--versoin"}, near("--versoin", "--version")},
+                   {{"score", kTiny, "-o", "none", "--target=x"}, near("--target", "--targets")},
+                   {{"bench", kTiny, "--contender", "auto"}, near("--contender", "--contenders")}});
+  EXPECT_FALSE(has(run({"compare", kTiny, "--tolerance", "1"}).err, "did you mean"));
+}
+
+TEST_F(HelpTest, WhatIsMissingIsNamed) {
+  int options_seen = 0, required_seen = 0;
+  for (const std::string& command : all_commands()) {
+    if (command.empty()) continue;
+    std::vector<HelpEntry> entries = options(command);
+    for (const HelpEntry& option : entries) {
+      if (!option.has_value) continue;
+      ++options_seen;
+      expect_refusals({{{command, option.names.back()}, option.names.back()}});
     }
+    const std::vector<HelpEntry> free = free_arguments(command);
+    entries.insert(entries.end(), free.begin(), free.end());
+    std::erase_if(entries, [](const HelpEntry& entry) { return !entry.required; });
+    if (entries.empty()) continue;
+    ++required_seen;
+    const Finished result = run({command});
+    EXPECT_EQ(result.exit_code(), 2) << command;
+    EXPECT_TRUE(is_one_line(result.err)) << command << ": " << result.err;
+    EXPECT_TRUE(
+        std::ranges::any_of(entries, [&](const HelpEntry& entry) { return bool{has(result.err, entry.names.back())}; }))
+        << command << ": " << result.err;
+  }
+  EXPECT_GT(options_seen, 10);
+  EXPECT_GT(required_seen, 0);
+}
+
+TEST_F(HelpTest, EveryCommandHasAManPageWithItsOptionsAndNoOthers) {
+  Names known;
+  for (const std::string& command : all_commands()) known.merge(names_in(options(command)));
+  Names configs;
+  for (const std::string& command : all_commands()) {
+    SCOPED_TRACE(command);
+    const std::string page = page_of(command), call = "logitless" + (command.empty() ? "" : " " + command);
+    for (const char* heading : {"DESCRIPTION", "EXIT STATUS", "FILES", "SEE ALSO"}) {
+      EXPECT_NE(section(page, heading), "") << heading;
+    }
+    EXPECT_TRUE(section(page, "NAME").starts_with("\nlogitless" + (command.empty() ? "" : "-" + command) + " - "));
+    EXPECT_TRUE(has(section(page, "SYNOPSIS"), "\n    " + call));
+    EXPECT_TRUE(has(section(page, "EXAMPLES"), call));
+    Names expected = names_in(options(command));
+    if (!command.empty()) expected.merge(names_in(free_arguments(command)));
+    EXPECT_EQ(entries_of(section(page, "OPTIONS")), expected);
+    for (const std::string& option : matches(page, "(?:^|[^-\\w])(--[a-z][a-z-]*)")) {
+      EXPECT_TRUE(command.empty() || known.contains(option)) << option;
+    }
+    configs.merge(matches(help(command) + page, R"((configs/[\w./-]+\.yaml))"));
+  }
+  EXPECT_GT(configs.size(), 5u);
+  for (const std::string& config : configs) {
+    EXPECT_TRUE(std::filesystem::exists(std::string(SOURCE_FOLDER "/") + config)) << config;
   }
 }
 

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless compare-models`: its figures compared with float64 logits, its output, and bad input.
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "cli_fixture.h"
@@ -70,22 +69,20 @@ class CompareModelsTest : public CliTest {
     write_model("model", model_);
     write_model("base", base_, /*tall=*/false);
   }
-  std::vector<std::string> arguments() const {
+  Words arguments() const {
     return {"compare-models",           "--hidden",       path("model") + ":hidden", "--lm-head",
             path("model") + ":lm_head", "--bias",         path("model") + ":bias",   "--base-hidden",
             path("base") + ":hidden",   "--base-lm-head", path("base") + ":lm_head", "--base-bias",
             path("base") + ":bias"};
   }
-  std::vector<std::string> with_targets(const std::string& tensor = "targets") const {
-    return arguments() + std::vector<std::string>{"--targets", path("base") + ":" + tensor};
+  Words with_targets(const std::string& tensor = "targets") const {
+    return arguments() + Words{"--targets", path("base") + ":" + tensor};
   }
 };
 
 TEST_F(CompareModelsTest, FiguresAreThoseOfLogits) {
   write_both();
-  const Finished run_with = run(with_targets() + std::vector<std::string>{"--json", "-", "-o", path("tokens")});
-  ASSERT_EQ(run_with.exit_code(), 0) << run_with.err;
-  const json got = json::parse(run_with.out);
+  const json got = report(with_targets() + Words{"-o", path("tokens")});
   std::vector<double> kl, ratio, change;
   double same = 0, model_nll = 0, base_nll = 0;
   for (size_t i = 0; i < kTokens; ++i) {
@@ -121,13 +118,9 @@ TEST_F(CompareModelsTest, FiguresAreThoseOfLogits) {
   EXPECT_NEAR(got["perplexity"]["log_ratio_standard_error"], error(ratio), 1e-6);
   EXPECT_NEAR(got["probability_change"]["mean"], mean(change), 1e-6);
 
-  const io::SafetensorsFile tokens(path("tokens"));
-  ASSERT_EQ(tokens.tensors().size(), 4U);
-  double of_first = 0, of_ignored = 0;
-  std::memcpy(&of_first, tokens.find("logp")->data, sizeof of_first);
-  std::memcpy(&of_ignored, tokens.find("kl")->data + 3 * sizeof of_ignored, sizeof of_ignored);
-  EXPECT_NEAR(of_first, model_.logps(0)[0], 1e-6);
-  EXPECT_TRUE(std::isnan(of_ignored));
+  EXPECT_EQ(io::SafetensorsFile(path("tokens")).tensors().size(), 4U);
+  EXPECT_NEAR(numbers_of("tokens", "logp")[0], model_.logps(0)[0], 1e-6);
+  EXPECT_TRUE(std::isnan(numbers_of("tokens", "kl")[3]));
 }
 
 TEST_F(CompareModelsTest, TokensThatAreNaNAreCountedAndLeftOut) {
@@ -139,11 +132,11 @@ TEST_F(CompareModelsTest, TokensThatAreNaNAreCountedAndLeftOut) {
   }
   write_model("model", model);
   write_model("base", base);
-  const Finished finished = run(with_targets() + std::vector<std::string>{"--json", path("json")});
+  const Finished finished = run(with_targets() + Words{"--json", path("json")});
   ASSERT_EQ(finished.exit_code(), 0) << finished.err;
   EXPECT_TRUE(has(finished.out, "NaN tokens, left out       20\n"));
   const json got = json::parse(read("json"));
-  const json want = json::parse(run(with_targets("fewer") + std::vector<std::string>{"--json", "-"}).out);
+  const json want = report(with_targets("fewer"));
   EXPECT_EQ(got["tokens"], 100);
   EXPECT_EQ(got["nan_tokens"], kTimes);
   EXPECT_EQ(want["tokens"], 80);
@@ -152,7 +145,7 @@ TEST_F(CompareModelsTest, TokensThatAreNaNAreCountedAndLeftOut) {
   for (const char* figures : {"kl", "same_top", "perplexity", "probability_change"}) {
     EXPECT_EQ(got[figures], want[figures]) << figures;
   }
-  const json all = json::parse(run(arguments() + std::vector<std::string>{"--json", "-"}).out);
+  const json all = report(arguments());
   EXPECT_EQ(all["tokens"], 120);
   EXPECT_EQ(all["nan_tokens"], kTimes);
 }
@@ -164,14 +157,11 @@ TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {
   const std::vector<TensorToWrite> tensors = {{"hidden", "F32", {kTokens, 32}, hidden.data()},
                                               {"lm_head", "F32", {kVocab, 32}, head.weight.data()}};
   io::write_safetensors(path("model"), tensors);
-  const auto most = [&](const std::vector<std::string>& softcap) {
-    const Finished finished =
-        run(std::vector<std::string>{"compare-models", "--json", "-", "--hidden", path("model") + ":hidden",
-                                     "--base-hidden", path("model") + ":hidden", "--base-lm-head",
-                                     path("model") + ":lm_head", "--lm-head", path("q8.gguf")} +
-            softcap);
-    EXPECT_EQ(finished.exit_code(), 0) << finished.err;
-    return json::parse(finished.out)["kl"]["percentiles"]["max"].get<double>();
+  const auto most = [&](const Words& softcap) -> double {
+    return report(Words{"compare-models", "--hidden", path("model") + ":hidden", "--base-hidden",
+                        path("model") + ":hidden", "--base-lm-head", path("model") + ":lm_head", "--lm-head",
+                        path("q8.gguf")} +
+                  softcap)["kl"]["percentiles"]["max"];
   };
   for (const char* name : {"output.weight", "token_embd.weight"}) {
     write("q8.gguf", head.file(name));
@@ -183,25 +173,17 @@ TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {
 
 TEST_F(CompareModelsTest, BadInputIsALine) {
   write_both();
-  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
-    const Finished finished = run(words + std::vector<std::string>{"-o", path("tokens")});
-    EXPECT_EQ(finished.exit_code(), 2) << finished.out;
-    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
-    EXPECT_TRUE(has(finished.err, why));
-    EXPECT_FALSE(std::filesystem::exists(path("tokens")));
-  };
-  refused(arguments() + std::vector<std::string>{"--targets", path("absent")}, "absent: cannot be opened");
-  std::vector<std::string> other = arguments();
-  other[4] = path("base") + ":lm_head";
-  refused(other, "neither dimension is 5, the number of columns of the hidden states");
-  refused(arguments() + std::vector<std::string>{"--softcap", "-1"}, "softcap = -1 must be");
-  Model few = model_;
-  few.hidden.resize(4 * kWide);
-  const std::vector<TensorToWrite> short_states = {{"hidden", "F32", {4, kWide}, few.hidden.data()}};
-  io::write_safetensors(path("short"), short_states);
-  other = arguments();
-  other[2] = path("short");
-  refused(other, "teacher.hidden has 6 rows but hidden has 4");
+  const std::vector<float> few(4 * kWide);
+  io::write_safetensors(path("short"), std::vector<TensorToWrite>{{"hidden", "F32", {4, kWide}, few.data()}});
+  const Words good = arguments() + Words{"-o", path("tokens")};
+  Words other_head = good, short_states = good;
+  other_head[4] = path("base") + ":lm_head";
+  short_states[2] = path("short");
+  expect_refusals({{good + Words{"--targets", path("absent")}, "absent: cannot be opened"},
+                   {other_head, "neither dimension is 5, the number of columns of the hidden states"},
+                   {good + Words{"--softcap", "-1"}, "softcap = -1 must be"},
+                   {short_states, "teacher.hidden has 6 rows but hidden has 4"}});
+  EXPECT_FALSE(std::filesystem::exists(path("tokens")));
 }
 
 }  // namespace compare_models_cli_test

@@ -11,8 +11,7 @@
 #include "cli_fixture.h"
 #include "io/config.h"
 #include "io/files.h"
-#include "support/calls.h"
-#include "support/testers.h"
+#include "logitless/logitless.h"
 
 namespace logitless::testing {
 namespace docs_test {
@@ -291,20 +290,33 @@ Plan with_padded_rows(Plan plan) {
   return plan;
 }
 
+// Returns the plan of a task for 1500 tokens and 5000 vocabulary entries, of which a part is ignored.
+template <class T, class Task>
+Plan planned(const ContextOptions& options, Task task, int64_t hidden_size, bool ignores, bool gradients) {
+  constexpr int64_t kTokens = 1500, kVocab = 5000;
+  const std::vector<T> x(static_cast<size_t>(kTokens * hidden_size)), w(static_cast<size_t>(kVocab * hidden_size));
+  std::vector<T> d_x(gradients ? x.size() : 0), d_w(gradients ? w.size() : 0);
+  std::vector<int64_t> ids(kTokens);
+  for (size_t i = 0; ignores && i < ids.size(); ++i) ids[i] = i * 7 % 10 < 3 ? -100 : 0;
+  task.targets = view(ids.data(), {kTokens});
+  Gradients outputs;
+  if (gradients) {
+    outputs.d_hidden = view(d_x.data(), {kTokens, hidden_size});
+    outputs.d_weight = view(d_w.data(), {kVocab, hidden_size});
+  }
+  const Logits logits = Logits::of(view(x.data(), {kTokens, hidden_size}), view(w.data(), {kVocab, hidden_size}));
+  return plan(Context(options), logits, task, outputs);
+}
+
 TEST(Docs, ListsOfTheLargestLogitsTakeWhatThePageSays) {
   EXPECT_TRUE(has(read_file(kRoot / "docs" / "memory.md"), "| (32 k + 280) N′ | – | (32 k + 280) C |"));
-  InputSpec spec;
-  spec.tokens = 1500;
-  spec.vocab = 5000;
-  spec.ignored = 0.3;
-  const Inputs inputs(spec);
-  const auto planned = [&](int64_t top_k) {
-    return plan_token_stats(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {},
-                            {.top_k = top_k});
+  const auto of = [](int64_t top_k) {
+    return planned<float>({}, TokenStatistics{.request = {.top_k = top_k}}, 19, true, false);
   };
+  const auto without = static_cast<int64_t>(of(0).workspace_bytes);
   for (const int64_t top_k : {1, 64, 256}) {
-    const Plan plan = planned(top_k);
-    const auto bytes = static_cast<int64_t>(plan.workspace_bytes) - static_cast<int64_t>(planned(0).workspace_bytes);
+    const Plan plan = of(top_k);
+    const int64_t bytes = static_cast<int64_t>(plan.workspace_bytes) - without;
     EXPECT_GE(bytes, (32 * top_k + 280) * plan.active_rows);
     EXPECT_LE(bytes, (32 * top_k + 280) * plan.active_rows + 128);
   }
@@ -313,44 +325,29 @@ TEST(Docs, ListsOfTheLargestLogitsTakeWhatThePageSays) {
 TEST(Docs, TheMemoryFormulaIsThePlans) {
   for (const std::string& backend : gemm_backends()) {
     for (const bool narrow : {false, true}) {
-      for (const auto& [kind, mebibytes] : std::vector<std::pair<PlanKind, size_t>>{{PlanKind::kOnePass, 6},
-                                                                                    {PlanKind::kOnePass, 12},
-                                                                                    {PlanKind::kOnePass, 64},
-                                                                                    {PlanKind::kTwoPass, 6},
-                                                                                    {PlanKind::kTwoPass, 12},
-                                                                                    {PlanKind::kTwoPass, 64}}) {
-        InputSpec spec;
-        spec.tokens = 1500;
-        spec.hidden = 300;
-        spec.vocab = 5000;
-        spec.bias = false;
-        spec.dtype = narrow ? DType::kBFloat16 : DType::kFloat32;
-        spec.ignored = narrow ? 0.3 : 0;
-        Inputs inputs(spec);
-        RunSpec run;
-        run.gradient_dtype = spec.dtype;
-        GradientOutputs outputs(inputs, run);
-        ContextOptions options;
-        options.plan = kind;
-        options.gemm_backend = backend;
-        options.threads = 3;
-        options.workspace_bytes = mebibytes << 20;
-        Plan plan;
-        try {
-          plan = cross_entropy.plan(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
-                                    {}, outputs.gradients());
-        } catch (const InvalidInput&) {
-          EXPECT_TRUE(narrow && mebibytes < 64) << mebibytes;
-          continue;
+      for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+        for (const size_t mebibytes : {6, 12, 64}) {
+          ContextOptions options;
+          options.plan = kind;
+          options.gemm_backend = backend;
+          options.threads = 3;
+          options.workspace_bytes = mebibytes << 20;
+          Plan plan;
+          try {
+            plan = narrow ? planned<bfloat16>(options, CrossEntropy(), 300, true, true)
+                          : planned<float>(options, CrossEntropy(), 300, false, true);
+          } catch (const InvalidInput&) {
+            EXPECT_TRUE(narrow && mebibytes < 64) << mebibytes;
+            continue;
+          }
+          SCOPED_TRACE(plan.describe());
+          // Each part is rounded up to 64 bytes, and so is the total; a thread has at most 5 parts and a tile
+          // 2.
+          const int64_t parts = 16 + 5 * plan.threads + 2 * plan.tiles_alive;
+          const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
+          EXPECT_GE(bytes, MemoryFormula(plan, narrow).bytes());
+          EXPECT_LE(bytes, MemoryFormula(with_padded_rows(plan), narrow).bytes() + 64 * parts);
         }
-        SCOPED_TRACE(plan.describe());
-        // Each part is rounded up to 64 bytes, and so is the total; a thread has at most 5 parts and a tile
-        // 2.
-        const int64_t parts = 16 + 5 * plan.threads + 2 * plan.tiles_alive;
-        const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
-        const int64_t formula = MemoryFormula(plan, narrow).bytes();
-        EXPECT_GE(bytes, formula);
-        EXPECT_LE(bytes, MemoryFormula(with_padded_rows(plan), narrow).bytes() + 64 * parts);
       }
     }
   }

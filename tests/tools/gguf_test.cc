@@ -11,9 +11,7 @@
 
 #include "folder_test.h"
 #include "gguf_bytes.h"
-#include "logitless/cross_entropy.h"
 #include "support/allocation_counter.h"
-#include "support/calls.h"
 
 namespace logitless::io {
 namespace gguf_test {
@@ -57,37 +55,22 @@ GgufBytes small_model() {
   return GgufBytes().architecture("llama").floats("output.weight", {3, 2}, {1, 2, 3, 4, 5, 6});
 }
 
-/// Returns a head's log-probabilities for tokens whose hidden states are the rows of an identity. The raw
-/// logits are numbers of the weight, without the rounding of sums.
-std::vector<double> logps_of(const HeadMatrices& head) {
-  const int64_t H = head.hidden_size(), V = head.vocab_size();
-  std::vector<float> identity(static_cast<size_t>(H * H));
-  std::vector<int64_t> targets(static_cast<size_t>(H));
-  for (int64_t i = 0; i < H; ++i) {
-    identity[static_cast<size_t>(i * H + i)] = 1;
-    targets[static_cast<size_t>(i)] = i % V;
-  }
-  return testing::cross_entropy(Context(), ConstMatrix(identity.data(), H, H), head,
-                                Targets(std::span<const int64_t>(targets)))
-      .per_token_logps;
-}
-
-TEST_F(GgufTest, AHeadOfEveryTypeHoldsTheNumbersThatTheGgufPackageUnpacks) {
+// packings_golden_test unpacks rows of these types.
+TEST_F(GgufTest, EveryTypeHasItsPacking) {
   const GgufFile file(kGolden);
-  const std::vector<std::string> types = {"F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "output.weight"};
-  for (const std::string& name : types) {
-    SCOPED_TRACE(name);
-    const GgufTensor* tensor = file.find(name);
-    const GgufTensor* unpacked = file.find(name.ends_with("F16") ? "F32" : name + ".unpacked");
-    ASSERT_TRUE(tensor && unpacked);
-    EXPECT_EQ(tensor->type_name, name == "output.weight" ? "Q6_K" : name);
-    EXPECT_EQ(tensor->shape_text(), "[3, 256]");
-    const std::vector<double> logps = logps_of(weight_of(file, *tensor));
-    const std::vector<double> expected = logps_of(weight_of(file, *unpacked));
-    ASSERT_EQ(logps.size(), 256u);
-    // The logits are equal, but folds may join in another order, with a few roundings of values below 8.
-    for (size_t i = 0; i < logps.size(); ++i) ASSERT_NEAR(logps[i], expected[i], 8 * 4 * 0x1p-24) << i;
-    EXPECT_GT(*std::max_element(logps.begin(), logps.end()), *std::min_element(logps.begin(), logps.end()) + 0.1);
+  for (const auto& [name, packing] : {std::pair("Q8_0", Packing::kQ8_0),
+                                      {"Q4_0", Packing::kQ4_0},
+                                      {"Q4_K", Packing::kQ4K},
+                                      {"Q5_K", Packing::kQ5K},
+                                      {"output.weight", Packing::kQ6K}}) {
+    const GgufTensor& tensor = *file.find(name);
+    EXPECT_EQ(tensor.shape_text(), "[3, 256]");
+    const HeadMatrices head = weight_of(file, tensor);
+    EXPECT_EQ(head.packed.packing, packing) << name;
+    EXPECT_EQ(head.packed.data, tensor.data) << name;
+  }
+  for (const auto& [name, dtype] : {std::pair("F16", DType::kFloat16), {"BF16", DType::kBFloat16}}) {
+    EXPECT_EQ(weight_of(file, *file.find(name)).weight.dtype, dtype);
   }
   EXPECT_EQ(without_folder(error_of([&] { weight_of(file, *file.find("IQ2_XS")); })),
             std::string(kGolden) +

@@ -53,14 +53,14 @@ TEST_F(InfoCliTest, Float32GoesToOneDnnWhereOpenBlasIsNarrower) {
   EXPECT_EQ(line_of(text.out, "float32"), e["gemm_float32"]);
   EXPECT_EQ(line_of(text.out, "blas core"), "Prescott");
   EXPECT_EQ(line_of(text.out, "warning"), narrow("float64", "Prescott"));
-  EXPECT_EQ(report({"threads=1"})["environment"]["gemm_float32"], e["gemm_float32"]);
+  EXPECT_EQ(report(compare({"threads=1"}))["environment"]["gemm_float32"], e["gemm_float32"]);
 }
 
 TEST_F(InfoCliTest, WithoutOneDnnFloat32StaysWithOpenBlasAndIsWarnedOf) {
   const EnvironmentVariable older("OPENBLAS_CORETYPE", "Nehalem"), off("LOGITLESS_ONEDNN", "0");
   EXPECT_EQ(facts()["gemm_float32"], "OpenBLAS (Nehalem)");
   EXPECT_EQ(line_of(run({"info"}).out, "warning"), narrow("float32 and float64", "Nehalem"));
-  EXPECT_TRUE(has(compare({"threads=1"}).out, "warning: " + narrow("float32 and float64", "Nehalem")));
+  EXPECT_TRUE(has(run(compare({"threads=1"})).out, "warning: " + narrow("float32 and float64", "Nehalem")));
   for (const json& name : facts()["gemm_backends"]) EXPECT_NE(name, "onednn");
 }
 

@@ -58,29 +58,23 @@ class Strict(unittest.TestCase):
 
 @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "matplotlib is not installed")
 class Drawing(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def test_curves_of_a_trainer(self):
-        run = self.folder / "run.json"
-        run.write_text(json.dumps({"head": "plain", "losses": [2, 1], "seconds": [1, 1], "peak_mib": 3}))
-        subprocess.run([sys.executable, ROOT / "examples/python/curves.py", run, run, "-o", "picture.svg"], check=True,
-                       cwd=self.folder, capture_output=True)
-        self.assertEqual(faults((self.folder / "picture.svg").read_bytes()), [])
-
-    def test_the_picture_of_the_readme(self):
+    def test_scripts_draw_plain_xml(self):
         names = ("torch_dense", "torch_compile", "logitless_torch", "two_pass")
         lines = [{"version": "1", "iters": 2, "environment": {"cpu": "C", "threads": 2, "torch": "2"}}]
         for tokens in (512, 1024):
             ran = [{"name": name, "status": "ok", "median_s": tokens, "extra_peak_bytes": tokens} for name in names]
             lines.append({"at": {"model.name": "m"}, "contenders": ran,
                           "shape": {"tokens": tokens, "hidden": 8, "vocab": 9, "dtype": "float32"}})
-        (self.folder / "file.jsonl").write_text("\n".join(map(json.dumps, lines)))
-        subprocess.run([sys.executable, "-B", ROOT / "bench/readme_picture.py", "--draw", "--file", "file.jsonl", "-o",
-                        "picture.svg"], check=True, cwd=self.folder, capture_output=True)
-        self.assertEqual(faults((self.folder / "picture.svg").read_bytes()), [])
+        run = {"head": "plain", "losses": [2, 1], "seconds": [1, 1], "peak_mib": 3}
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "run.json").write_text(json.dumps(run))
+            (folder / "file.jsonl").write_text("\n".join(map(json.dumps, lines)))
+            for script in (["examples/python/curves.py", "run.json", "run.json"],
+                           ["bench/readme_picture.py", "--draw", "--file", "file.jsonl"]):
+                subprocess.run([sys.executable, "-B", ROOT / script[0], *script[1:], "-o", "picture.svg"], check=True,
+                               cwd=folder, capture_output=True)
+                self.assertEqual(faults((folder / "picture.svg").read_bytes()), [])
 
 
 class Trackers(unittest.TestCase):

@@ -31,15 +31,14 @@ uint64_t split_mix(uint64_t state) {
 
 }  // namespace
 
-std::vector<size_t> large_moments(const Numbers& moments, double threshold, Kinks& kinks) {
+std::vector<size_t> large_moments(const Numbers& moments, double threshold) {
   std::vector<size_t> dropped;
   if (std::any_of(moments.begin(), moments.end(), [](const Number& x) { return std::isnan(x.value); })) return dropped;
   std::vector<size_t> rest = descending(moments);
   while (rest.size() > 1) {
     Number sum;
     for (const size_t k : rest) sum = sum + moments[k];
-    if (kinks.below(sum / static_cast<double>(rest.size()), threshold)) break;
-    kinks.at_most(moments[rest[1]], moments[rest[0]]);
+    if ((sum / static_cast<double>(rest.size())).value < threshold) break;
     dropped.push_back(rest.front());
     rest.erase(rest.begin());
   }
@@ -47,25 +46,22 @@ std::vector<size_t> large_moments(const Numbers& moments, double threshold, Kink
 }
 
 std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector<bool>& is_clipped,
-                                   const PolicyLoss& options, Kinks& kinks) {
+                                   const PolicyLoss& options) {
   const uint64_t seed = split_mix(static_cast<uint64_t>(options.cov_seed));
   const auto key = [&](size_t k) { return split_mix(seed + k); };
   std::vector<size_t> candidates;
   for (size_t k = 0; k < covariances.size(); ++k) {
-    // Both are evaluated, because both are kinks.
-    const bool above = kinks.above(covariances[k], options.cov_low);
-    if (kinks.below(covariances[k], options.cov_high) && above && !is_clipped[k]) candidates.push_back(k);
+    const double covariance = covariances[k].value;
+    if (covariance > options.cov_low && covariance < options.cov_high && !is_clipped[k]) candidates.push_back(k);
   }
   std::sort(candidates.begin(), candidates.end(), [&](size_t i, size_t j) { return key(i) < key(j); });
   candidates.resize(std::min(candidates.size(), most_of(covariances, options)));
   return candidates;
 }
 
-std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options, Kinks& kinks) {
+std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options) {
   std::vector<size_t> order = descending(covariances);
-  const size_t most = std::min(order.size(), most_of(covariances, options));
-  if (order.size() > most) kinks.at_most(covariances[order[most]], covariances[order[most - 1]]);
-  order.resize(most);
+  order.resize(std::min(order.size(), most_of(covariances, options)));
   return order;
 }
 

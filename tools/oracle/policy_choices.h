@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Choices that depend on all tokens of a batch: docs/losses-policy.md, "Choices over the batch". Each
-// function returns positions in the list of tokens that are not ignored, and records how close the choice is
-// to another one.
+// function returns positions in the list of tokens that are not ignored.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +14,13 @@ namespace logitless::oracle {
 using Numbers = std::vector<Number>;
 
 /// M2PO: the largest moments, until the mean of the others is below the threshold.
-std::vector<size_t> large_moments(const Numbers& moments, double threshold, Kinks& kinks);
+std::vector<size_t> large_moments(const Numbers& moments, double threshold);
 
 /// clip_cov: random tokens that are not clipped and have a covariance within the bounds.
 std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector<bool>& is_clipped,
-                                   const PolicyLoss& options, Kinks& kinks);
+                                   const PolicyLoss& options);
 
 /// kl_cov: the tokens with the largest covariances.
-std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options, Kinks& kinks);
+std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options);
 
 }  // namespace logitless::oracle

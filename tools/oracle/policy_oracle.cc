@@ -22,8 +22,8 @@ std::optional<std::vector<double>> read_optional(const ConstTensor& vector) {
 /// One evaluation. Functions of a token i or a sequence s are named as in docs/losses-policy.md.
 class Evaluation {
  public:
-  Evaluation(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at, const PolicyPoint& held)
-      : tokens_(tokens), options_(options), at_(at), held_(held) {
+  Evaluation(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at)
+      : tokens_(tokens), options_(options), at_(at) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       members_.emplace_back();
       for (int64_t i = tokens.offsets[s]; i < tokens.offsets[s + 1]; ++i) {
@@ -55,7 +55,6 @@ class Evaluation {
     if (options_.positive_nll_weight != 0) sum = sum + options_.positive_nll_weight * positive_nll();
     result.loss = options_.loss_scale * (sum - options_.entropy_bonus * mean_of_top_entropies());
     add_metrics(result);
-    result.kinks = kinks_.all();
     result.slopes = Eigen::VectorXd::Zero(2 * tokens_.tokens());
     for (const auto& [input, slope] : result.loss.slopes()) result.slopes[input] = slope;
     return result;
@@ -66,7 +65,7 @@ class Evaluation {
   double advantage(int64_t i) const { return tokens_.advantages[i] + options_.teacher_weight * teacher_return(i); }
   // A teacher in the advantage: log ratios of the teacher to the policy, all without gradient.
   double teacher_ratio(int64_t t) const {
-    double against = held_.logp[t];
+    double against = at_.logp[t];
     if (options_.teacher_against == TeacherAgainst::kOld && tokens_.old_logps) against = (*tokens_.old_logps)[t];
     if (options_.teacher_against == TeacherAgainst::kSampling) {
       against = (*tokens_.sampling_logps)[t];
@@ -102,10 +101,8 @@ class Evaluation {
     return options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1;
   }
 
-  Number logp(int64_t i) const { return Number::input(*tape_, at_.logp[i], held_.logp[i], i); }
-  Number entropy(int64_t i) const {
-    return Number::input(*tape_, at_.entropy[i], held_.entropy[i], tokens_.tokens() + i);
-  }
+  Number logp(int64_t i) const { return Number::input(*tape_, at_.logp[i], i); }
+  Number entropy(int64_t i) const { return Number::input(*tape_, at_.entropy[i], tokens_.tokens() + i); }
   Number old(int64_t i) const { return tokens_.old_logps ? Number((*tokens_.old_logps)[i]) : sg(logp(i)); }
 
   template <class Function>
@@ -124,7 +121,7 @@ class Evaluation {
   // Importance ratio
   void find_ratios() {
     const auto delta = [this](int64_t t) { return logp(t) - old(t); };
-    const auto to_ratio = [this](const Number& w) { return exp(kinks_.clamp(w, -most_exponent(), most_exponent())); };
+    const auto to_ratio = [this](const Number& w) { return exp(clamp(w, -most_exponent(), most_exponent())); };
     ratio_.resize(tokens_.tokens());
     for (int64_t s = 0; s < tokens_.sequences(); ++s) {
       for (const int64_t i : members_[s]) {
@@ -143,12 +140,12 @@ class Evaluation {
     }
   }
   Number clipped_term(int64_t t, const Number& delta) {
-    if (advantage(t) > 0) return kinks_.min(delta, epsilon_high());
-    if (advantage(t) < 0) return -kinks_.min(-delta, epsilon_low());
+    if (advantage(t) > 0) return min(delta, epsilon_high());
+    if (advantage(t) < 0) return -min(-delta, epsilon_low());
     return 0;
   }
   const Number& ratio(int64_t i) const { return ratio_[i]; }
-  Number capped_ratio(int64_t i) { return options_.delta ? kinks_.min(ratio(i), *options_.delta) : ratio(i); }
+  Number capped_ratio(int64_t i) { return options_.delta ? min(ratio(i), *options_.delta) : ratio(i); }
 
   // Loss per token
   Number variant_loss(int64_t i) {
@@ -162,11 +159,11 @@ class Evaluation {
     }
     if (is(PolicyLossType::kTopr)) {
       if (is_good(i)) return -a * options_.topr_weight_pos * logp(i);
-      return -a * options_.topr_weight_neg * sg(kinks_.min(ratio(i), 1)) * logp(i);
+      return -a * options_.topr_weight_neg * sg(min(ratio(i), 1)) * logp(i);
     }
     if (is(PolicyLossType::kClipCov) && chosen_[i]) return 0;
     if (is(PolicyLossType::kKlCov)) {
-      return chosen_[i] ? -a * ratio(i) + options_.cov_kl_weight * kinks_.absolute(logp(i) - old(i)) : -a * ratio(i);
+      return chosen_[i] ? -a * ratio(i) + options_.cov_kl_weight * absolute(logp(i) - old(i)) : -a * ratio(i);
     }
     if (is(PolicyLossType::kVespo)) return -a * sg(vespo_factor(i)) * logp(i);
     if (is(PolicyLossType::kSapo)) {
@@ -176,32 +173,32 @@ class Evaluation {
     // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0. The comparison is made without A,
     // because rounding the products may hide a difference.
     const Number capped = capped_ratio(i);
-    const Number clipped = kinks_.clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
+    const Number clipped = clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
     const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;
     return -a * (first ? capped : clipped);
   }
 
   Number truncated(const Number& ratio) {
-    if (!options_.epsilon_low) return kinks_.min(ratio, epsilon_high());
-    return kinks_.clamp(ratio, 1 - epsilon_low(), epsilon_high());
+    if (!options_.epsilon_low) return min(ratio, epsilon_high());
+    return clamp(ratio, 1 - epsilon_low(), epsilon_high());
   }
 
   Number vespo_factor(int64_t i) {
     const double lowest = std::log(1e-8), highest = 20;
     const Number& total = sum_once(vespo_exponent_, sequence_of_[i], [&](int64_t t) {
-      Number term = kinks_.clamp(logp(t) - old(t), -most_exponent(), most_exponent());
+      Number term = clamp(logp(t) - old(t), -most_exponent(), most_exponent());
       if (options_.sampler_correction == SamplerCorrection::kNone) return term;
       // r is exp(x) clamped, or 0: its logarithm is x clamped, or -∞.
       const Number r = sampler_factor(t);
       const double log_r = std::log(r.value);
-      const Number kappa = r.value > 0 ? detail::function(log_r, std::log(r.held), 1 / r.value, r) : Number(-kInfinity);
-      return term + kinks_.clamp(kappa, lowest, highest);
+      const Number kappa = r.value > 0 ? detail::function(log_r, 1 / r.value, r) : Number(-kInfinity);
+      return term + clamp(kappa, lowest, highest);
     });
-    const Number w = kinks_.clamp(total, lowest, highest);
+    const Number w = clamp(total, lowest, highest);
     const bool positive = advantage(i) >= 0;
     const double k = positive ? options_.vespo_k_pos : options_.vespo_k_neg;
     const double lambda = std::max(1e-4, positive ? options_.vespo_lambda_pos : options_.vespo_lambda_neg);
-    return exp(kinks_.min(lambda + k * w - lambda * exp(w), 300));
+    return exp(min(lambda + k * w - lambda * exp(w), 300));
   }
 
   // Factors
@@ -212,7 +209,7 @@ class Evaluation {
       const Number q = tokens_.sampling_logps ? Number((*tokens_.sampling_logps)[t]) : old(t);
       return std::isnan(q.value) ? Number(0) : sg(q - logp(t));
     });
-    return kinks_.at_most(drift / count(s), *options_.off_policy_mask_threshold) ? 1 : 0;
+    return (drift / count(s)).value <= *options_.off_policy_mask_threshold ? 1 : 0;
   }
   bool is_trusted(int64_t i) {
     TrustRegion region = options_.trust_region;
@@ -224,9 +221,9 @@ class Evaluation {
     const Number x = sg(logp(i)), p = exp(x), q = exp(old(i)), moved = p - q;
     if (!tokens_.old_logps || std::isnan(moved.value)) return true;
     const bool up = advantage(i) > 0;
-    if (region == TrustRegion::kTvBoth) return !kinks_.above(moved, high) && !kinks_.below(moved, -low);
-    if (region == TrustRegion::kTv) return up ? !kinks_.above(moved, high) : !kinks_.below(moved, -low);
-    if (up ? !kinks_.above(moved, 0) : !kinks_.below(moved, 0)) return true;
+    if (region == TrustRegion::kTvBoth) return !(moved.value > high) && !(moved.value < -low);
+    if (region == TrustRegion::kTv) return up ? !(moved.value > high) : !(moved.value < -low);
+    if (up ? !(moved.value > 0) : !(moved.value < 0)) return true;
     // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 added to 1 − q and to 1 − p in the
     // logarithm. Both are at least 0.
     const auto left = [](double log_p) { return std::exp(log_p) > 1 ? 0 : 1 - std::exp(log_p); };
@@ -236,8 +233,7 @@ class Evaluation {
              left(log_q) * (std::log(left(log_q) + 1e-8) - std::log(left(log_p) + 1e-8));
     };
     if (std::isnan(of(x.value))) return true;
-    const double slope = -q.value + (p.value > 1 ? 0 : left((*tokens_.old_logps)[i]) * p.value / (1 - p.value + 1e-8));
-    return !kinks_.above(detail::function(of(x.value), of(x.held), slope, x), up ? high : low);
+    return !(of(x.value) > (up ? high : low));
   }
 
   // Choices over the batch
@@ -250,7 +246,7 @@ class Evaluation {
       const Number drift = std::isnan(sampling) ? Number(0) : sg(old(i)) - sampling;
       moments.push_back(drift * drift);
     }
-    for (const size_t k : large_moments(moments, *options_.m2_threshold, kinks_)) dropped_[active_[k]] = true;
+    for (const size_t k : large_moments(moments, *options_.m2_threshold)) dropped_[active_[k]] = true;
   }
   void choose_tokens() {
     chosen_.assign(tokens_.tokens(), false);
@@ -263,12 +259,12 @@ class Evaluation {
     std::vector<bool> is_clipped;
     for (const int64_t i : active_) {
       covariances.push_back((advantage(i) - mean_advantage) * (sg(logp(i)) - mean_logp));
-      is_clipped.push_back(clips && (advantage(i) > 0   ? kinks_.above(ratio(i), 1 + epsilon_high())
-                                     : advantage(i) < 0 ? kinks_.below(ratio(i), 1 - epsilon_low())
+      is_clipped.push_back(clips && (advantage(i) > 0   ? ratio(i).value > 1 + epsilon_high()
+                                     : advantage(i) < 0 ? ratio(i).value < 1 - epsilon_low()
                                                         : false));
     }
-    const auto chosen = clips ? tokens_to_drop(covariances, is_clipped, options_, kinks_)
-                              : tokens_to_penalise(covariances, options_, kinks_);
+    const auto chosen =
+        clips ? tokens_to_drop(covariances, is_clipped, options_) : tokens_to_penalise(covariances, options_);
     for (const size_t k : chosen) chosen_[active_[k]] = true;
   }
   Number positive_nll() {
@@ -297,7 +293,7 @@ class Evaluation {
   }
   Number top(int64_t i) {
     if (!(options_.top_entropy_quantile < 1)) return 1;
-    return kinks_.at_most(quantile_, sg(entropy(i))) ? 1 : 0;
+    return quantile_.value <= entropy(i).value ? 1 : 0;
   }
 
   // Sampler correction
@@ -311,13 +307,13 @@ class Evaluation {
     const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
     const Number exponent = of_token ? difference(i) : sum_once(sampler_exponent_, sequence_of_[i], difference);
     const bool geometric = mode == SamplerCorrection::kGeometricMask;
-    const Number r = exp(kinks_.clamp(geometric ? exponent / count(sequence_of_[i]) : exponent, -300, 300));
+    const Number r = exp(clamp(geometric ? exponent / count(sequence_of_[i]) : exponent, -300, 300));
     const double low = options_.sampler_clip_min.value_or(0), high = options_.sampler_clip_max.value_or(kInfinity);
     if (mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kSequenceTruncate) {
-      return kinks_.clamp(r, low, high);
+      return clamp(r, low, high);
     }
-    if (kinks_.below(r, low) || kinks_.above(r, high)) return 0;
-    return geometric ? exp(kinks_.clamp(difference(i), -300, 300)) : r;
+    if (r.value < low || r.value > high) return 0;
+    return geometric ? exp(clamp(difference(i), -300, 300)) : r;
   }
 
   // Penalties
@@ -326,15 +322,15 @@ class Evaluation {
     Number k = -d;
     if (options_.kl_estimator == KlEstimator::kK2) k = d * d / 2;
     if (options_.kl_estimator == KlEstimator::kK3) {
-      const Number held_within = kinks_.clamp(d, -most_exponent(), most_exponent());
+      const Number held_within = clamp(d, -most_exponent(), most_exponent());
       k = expm1(held_within) - held_within;
     }
-    if (options_.kl_estimator == KlEstimator::kAbs) k = kinks_.absolute(d);
+    if (options_.kl_estimator == KlEstimator::kAbs) k = absolute(d);
     // The value of one estimator, with the gradient of k2.
     const Number k2 = d * d / 2;
     if (options_.kl_estimator == KlEstimator::kK1Plus) k = k2 - sg(k2) + sg(-d);
     if (options_.kl_estimator == KlEstimator::kK3Plus) {
-      const Number held_within = kinks_.clamp(d, -most_exponent(), most_exponent());
+      const Number held_within = clamp(d, -most_exponent(), most_exponent());
       k = k2 - sg(k2) + sg(expm1(held_within) - held_within);
     }
     return options_.use_bias_correction_kl ? k * ratio(i) : k;
@@ -454,22 +450,20 @@ class Evaluation {
   }
   bool clips_low(int64_t i) {
     if (clips_nothing() || (truncates() && !options_.epsilon_low)) return false;
-    if (is(PolicyLossType::kGmpo)) return kinks_.below(logp(i) - old(i), -epsilon_low());
-    return kinks_.below(truncates() ? ratio(i) : capped_ratio(i), 1 - epsilon_low());
+    if (is(PolicyLossType::kGmpo)) return (logp(i) - old(i)).value < -epsilon_low();
+    return (truncates() ? ratio(i) : capped_ratio(i)).value < 1 - epsilon_low();
   }
   bool clips_high(int64_t i) {
     if (clips_nothing()) return false;
-    if (is(PolicyLossType::kGmpo)) return kinks_.above(logp(i) - old(i), epsilon_high());
-    if (truncates()) return kinks_.above(ratio(i), epsilon_high());
-    return kinks_.above(capped_ratio(i), 1 + epsilon_high());
+    if (is(PolicyLossType::kGmpo)) return (logp(i) - old(i)).value > epsilon_high();
+    if (truncates()) return ratio(i).value > epsilon_high();
+    return capped_ratio(i).value > 1 + epsilon_high();
   }
 
   const PolicyTokens& tokens_;
   const PolicyLoss& options_;
   const PolicyPoint& at_;
-  const PolicyPoint& held_;
   Tape* tape_ = nullptr;
-  Kinks kinks_;
   std::vector<Number> ratio_;                                                     // ρ
   Number quantile_;                                                               // of the entropies
   std::vector<int64_t> active_;                                                   // the tokens that count
@@ -520,9 +514,8 @@ PolicyTokens read_policy_batch(const PolicyLoss& task, std::vector<int64_t> offs
   return result;
 }
 
-PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
-                                const PolicyPoint& held) {
-  return Evaluation(tokens, options, at, held).run();
+PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at) {
+  return Evaluation(tokens, options, at).run();
 }
 
 LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyLoss& task) {

@@ -46,19 +46,13 @@ struct PolicyValue {
   int64_t tokens = 0;
   Number mean_ratio, mean_kl, mean_logp, mean_entropy, mean_teacher_kl;  ///< NaN if not computed
   double clip_fraction_low = 0, clip_fraction_high = 0, clip_fraction = 0;
-  std::vector<Kink> kinks;
   Eigen::VectorXd slopes;  ///< of the loss, [2N]
 
   double d_logp(int64_t token) const { return slopes[token]; }
   double d_entropy(int64_t token) const { return slopes[slopes.size() / 2 + token]; }
 };
 
-/// sg() holds its argument at its value at `held`.
-PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
-                                const PolicyPoint& held);
-inline PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at) {
-  return compute_policy_loss(tokens, options, at, at);
-}
+PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at);
 
 /// `offsets`: the bounds of the sequences, [S + 1].
 LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyLoss& task);

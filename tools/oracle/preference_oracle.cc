@@ -17,13 +17,13 @@ Number square(const Number& x) { return x * x; }
 
 Number log_sigmoid(const Number& x) {
   const double z = x.value, log = z < 0 ? z - std::log1p(std::exp(z)) : -std::log1p(std::exp(-z));
-  return detail::function(log, log, sigmoid(-z).value, x);
+  return detail::function(log, sigmoid(-z).value, x);
 }
 
 // log(1 − e^x) as log(−expm1(x)), its derivative −e^x / (1 − e^x) = e^x / expm1(x).
 Number log_of_rest(const Number& x) {
   const double near_x = std::min(x.value, kOrpoCeiling), log = std::log(-std::expm1(near_x));
-  return detail::function(log, log, std::exp(near_x) / std::expm1(near_x), x);
+  return detail::function(log, std::exp(near_x) / std::expm1(near_x), x);
 }
 
 // −(1−ε) log σ(z) − ε log σ(−z)
@@ -53,18 +53,18 @@ Number score(const Number& a, const PreferenceLoss& options) {
     case FDivergence::kReverseKl:
       return a;
     case FDivergence::kForwardKl:
-      return -expm1(Kinks().clamp(-a, -1e300, 300));
+      return -expm1(clamp(-a, -1e300, 300));
     case FDivergence::kJs:
       return std::log(2.0) + log_sigmoid(a);
     case FDivergence::kAlpha:
       break;
   }
   const double k = options.f_alpha - 1;
-  return std::abs(k) < 1e-6 ? a : expm1(Kinks().clamp(k * a, -1e300, 300)) / k;
+  return std::abs(k) < 1e-6 ? a : expm1(clamp(k * a, -1e300, 300)) / k;
 }
 Number reward(const Number& logp, const PreferenceLoss& options) {
   const double alpha = options.reward_alpha;
-  return alpha == 0 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
+  return alpha == 0 ? logp : -expm1(clamp(-alpha * logp, -1e300, 300)) / alpha;
 }
 
 // A pair with two non-empty sides: sums, or averages.
@@ -116,7 +116,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
     const auto sum = [&](int64_t sequence, double count, int64_t side) {
       const double value = batch.sum(logps, sequence) / per(count);
       const auto input = 2 * static_cast<int64_t>(pairs.size()) + side;
-      return tape ? Number::input(*tape, value, value, input) : Number(value);
+      return tape ? Number::input(*tape, value, input) : Number(value);
     };
     pair.c = sum(pair.chosen, pair.chosen_count, 0);
     pair.r = sum(pair.rejected, pair.rejected_count, 1);
@@ -133,8 +133,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
     if (options.use_weighting) {
       std::vector<double> certainty(batch.logp.size(), 0);
       for (size_t i = 0; i < certainty.size(); ++i) {
-        const double held = batch.held_logp.empty() ? batch.logp[i] : batch.held_logp[i];
-        if (batch.is_active[i]) certainty[i] = held - std::log(batch.square_sums[i]);
+        if (batch.is_active[i]) certainty[i] = batch.logp[i] - std::log(batch.square_sums[i]);
       }
       pair.weight = std::exp(batch.sum(certainty, pair.chosen) / pair.chosen_count +
                              batch.sum(certainty, pair.rejected) / pair.rejected_count);
@@ -146,7 +145,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
 
 // With m = σ(z / tau): −(1 − m) log σ(z) + m e^−z. Its exponent is clamped, and has no gradient outside.
 Number discopop(const Number& z, double tau) {
-  const Number exponent = Kinks().clamp(log_sigmoid(z / tau) - z, -700, 700);
+  const Number exponent = clamp(log_sigmoid(z / tau) - z, -700, 700);
   return exp(exponent) - sigmoid(-z / tau) * log_sigmoid(z);
 }
 
@@ -298,12 +297,6 @@ PreferenceMetrics metrics_of(const SequenceBatch& batch, const PreferenceLoss& o
   return metrics;
 }
 
-double smallest_gap(const Numbers& sorted) {
-  double gap = std::numeric_limits<double>::infinity();
-  for (size_t k = 0; k + 1 < sorted.size(); ++k) gap = std::min(gap, sorted[k + 1].value - sorted[k].value);
-  return gap;
-}
-
 }  // namespace
 
 bool compares_with_reference(PreferenceLossType loss) {
@@ -387,31 +380,6 @@ PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceL
   }
   truth.metrics = metrics_of(batch, options);
   return truth;
-}
-
-double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& options) {
-  double distance = std::numeric_limits<double>::infinity();
-  const bool relative = any_needs_reference(options);
-  for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
-    distance = std::min(distance, std::abs((relative ? pair.c - pair.c0 - (pair.r - pair.r0) : pair.c - pair.r).value));
-  }
-  for (const PreferenceLossType loss : options.loss_type) {
-    const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options), options);
-    for (const Pair& pair : pairs) {
-      if (loss == PreferenceLossType::kHinge) {
-        distance = std::min(distance, std::abs(1 / options.beta - (pair.a() - pair.b()).value));
-      }
-      if (loss == PreferenceLossType::kOrpo)
-        distance = std::min({distance, kOrpoCeiling - pair.c.value, kOrpoCeiling - pair.r.value});
-    }
-    if (is_aot(loss)) {
-      const auto& [first, second] = sorted_lists(loss, pairs);
-      distance = std::min(distance, smallest_gap(first));
-      // For aot, the order of the reference's values has no effect on a gradient.
-      if (loss == PreferenceLossType::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
-    }
-  }
-  return distance;
 }
 
 PreferenceTruth preference_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,

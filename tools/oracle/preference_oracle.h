@@ -20,7 +20,6 @@ struct SequenceBatch {
   std::vector<double> reference;         ///< [S]: the reference's sums over tokens that are not ignored; empty: none
   std::vector<double> reference_tokens;  ///< [N]: the terms of these sums, if known
   std::vector<double> square_sums;       ///< [N]: Σ p²; empty: not requested
-  std::vector<double> held_logp;         ///< [N]: where sg() holds logp; empty: at logp
 
   int64_t tokens() const { return static_cast<int64_t>(logp.size()); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
@@ -49,10 +48,6 @@ struct PreferenceTruth {
 };
 
 PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceLoss& options);
-
-/// Returns how far any sequence log-probability (or average, for terms of averages) may move before something
-/// jumps: the accuracy, the slope of a hinge, the order of sorted values, the end of orpo's range.
-double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& options);
 
 struct KtoInput {
   SequenceBatch batch;
