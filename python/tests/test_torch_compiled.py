@@ -2,7 +2,7 @@
 """logitless.torch under torch.compile, and its operators under tracing."""
 
 import pytest
-from torch_cases import F, N, V, tensors, torch
+from torch_cases import N, V, tensors, torch
 
 from logitless.torch import linear_cross_entropy
 
@@ -22,18 +22,7 @@ def test_compiled_second_derivatives_are_refused():
         grad.square().sum().backward()
 
 
-def test_is_an_operator_to_those_who_trace():
-    x, w, _, y = tensors(torch.float32)
-    make_fx = torch.fx.experimental.proxy_tensor.make_fx
-    traced = make_fx(lambda *inputs: linear_cross_entropy(*inputs))(x, w, y)
-    torch.testing.assert_close(traced(2 * x, w, y), F.linear_cross_entropy(2 * x, w, y))
-    with torch._subclasses.FakeTensorMode() as mode:
-        fake = linear_cross_entropy(*(mode.from_tensor(t) for t in (x, w, y)))
-    assert fake.shape == () and fake.dtype == torch.float32
-
-
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype, reduction", [(torch.float32, "none"), (torch.bfloat16, "mean")], ids=str)
 def test_compiled(dtype, reduction):
     """A single graph with the operator in it. Results equal the eager call."""
 

@@ -21,16 +21,13 @@ from logitless.trl import patch, unpatch
 pytestmark = pytest.mark.usefixtures("no_telemetry")
 
 CASES = {
-    "sft": ("sft", "llama", {}),
     "sft, all positions": ("sft", "opt", dict(completion_only_loss=False, gradient_accumulation_steps=2)),
     "sft, packed": ("sft", "gpt2", dict(max_length=16, packing=True, packing_strategy="wrapped")),
     "sft, dft": ("sft", "tied llama", dict(loss_type="dft", label_smoothing_factor=0.1, gradient_checkpointing=True)),
     "sft, experts": ("sft", "mixtral", {}),
     "dpo": ("dpo", "llama with a bias", {}),
     "dpo, softcap": ("dpo", "gemma2", dict(loss_type=["sigmoid", "sft"], loss_weights=[1.0, 0.2])),
-    "dpo, weights of WPO": ("dpo", "granite", dict(use_weighting=True)),
     "dpo, LD": ("dpo", "cohere2", dict(ld_alpha=0.5, precompute_ref_log_probs=True)),
-    "kto": ("kto", "llama", {}),
     "kto, scale": ("kto", "granite", dict(loss_type="apo_zero_unpaired")),
     "grpo": ("grpo", "llama", dict(num_iterations=2)),
     "grpo, entropy": ("grpo", "gemma2", dict(entropy_coef=0.01, top_entropy_quantile=0.5)),
@@ -59,11 +56,10 @@ def test_every_step_of_a_trainer_logs_the_same(case, tmp_path, monkeypatch):
 
 
 # TRL rounds logits to bfloat16, which has 8 bits. The largest logits are about 12.
-@pytest.mark.parametrize("kind", ["sft", "dpo"])
-def test_autocast_and_a_reference_model_that_accelerate_has_wrapped(kind, tmp_path, monkeypatch):
+def test_autocast_and_a_reference_model_that_accelerate_has_wrapped(tmp_path, monkeypatch):
     logs = []
     for fused in (False, True):
-        trainer = trainer_of(kind, model_of("llama"), tmp_path, bf16=True, max_steps=3)
+        trainer = trainer_of("dpo", model_of("llama"), tmp_path, bf16=True, max_steps=3)
         if fused:
             patch(trainer)
             no_head_of_trls(monkeypatch)
@@ -84,7 +80,7 @@ def tracks_gradients(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("kind, saves_head", [("sft", True), ("dpo", False), ("kto", True), ("grpo", False)])
+@pytest.mark.parametrize("kind, saves_head", [("dpo", False), ("kto", True)])
 def test_adapters_on_the_body_and_a_copy_of_the_head(kind, saves_head, tmp_path, monkeypatch):
     logs = []
     for fused in (False, True):
@@ -109,7 +105,7 @@ def test_a_trainer_that_compiles_its_model(tmp_path, monkeypatch):
     for fused in (False, True):
         more = dict(torch_compile=True, torch_compile_backend="eager") if fused else {}
         torch._dynamo.reset()
-        trainer = trainer_of("sft", model_of("llama"), tmp_path, max_steps=3, **more)
+        trainer = trainer_of("sft", model_of("llama"), tmp_path, max_steps=2, **more)
         if fused:
             patch(trainer)
             no_head_of_trls(monkeypatch)

@@ -17,7 +17,7 @@ from small_models import batch, model_of  # noqa: E402
 
 from logitless.trl import patch, unpatch  # noqa: E402
 
-STEPS = 8
+STEPS = 4
 
 
 def tokenizer():
