@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The code of docs/getting-started.md, as one program that checks itself. The page quotes the code between
-// [name] and [/name].
+// The code of docs/cpp.md, as one program that checks itself. The page quotes the code between [name] and
+// [/name].
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Draws calls for some time, and prints each that fails as C++ code:
 //
-//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--refusals] [--first]
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N] [--refusals] [--first]
 //
-// --first stops at the first failure. --refusals counts the messages of refused calls.
+// --from starts at call N of the seed. --first stops at the first failure. --refusals counts the messages of
+// refused calls.
 #include <unistd.h>
 
 #include <chrono>
@@ -59,7 +60,7 @@ std::string without_digits(const std::string& text) {
 
 int main(int count, char** arguments) {
   double seconds = 60;
-  uint64_t seed = 1, calls = UINT64_MAX;
+  uint64_t seed = 1, from = 0, calls = UINT64_MAX;
   bool list_refusals = false, only_first = false;
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
@@ -73,8 +74,11 @@ int main(int count, char** arguments) {
       calls = std::strtoull(arguments[++i], nullptr, 10), seconds = 1e9;
     } else if (i + 1 < count && name == "--seed") {
       seed = std::strtoull(arguments[++i], nullptr, 10);
+    } else if (i + 1 < count && name == "--from") {
+      from = std::strtoull(arguments[++i], nullptr, 10);
     } else {
-      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N, --refusals or --first\n";
+      std::cerr << "fuzz_calls: '" << name
+                << "' is not --seconds S, --calls N, --seed N, --from N, --refusals or --first\n";
       return 2;
     }
   }
@@ -85,7 +89,7 @@ int main(int count, char** arguments) {
   std::set<std::string> seen;  // prints each fault once
   uint64_t drawn = 0, refused = 0, failed = 0;
   for (; drawn < calls && passed() < seconds && !(only_first && failed > 0); ++drawn) {
-    const DrawnCall call = draw_call(seed * 1000003 + drawn);
+    const DrawnCall call = draw_call(seed * 1000003 + from + drawn);
     running = code_of(call);
     const Verdict verdict = check(call);
     if (!verdict.refusal.empty()) ++refused, ++refusals[without_digits(verdict.refusal)];
@@ -93,7 +97,7 @@ int main(int count, char** arguments) {
     ++failed;
     if (!seen.insert(call.task + without_digits(verdict.fault).substr(0, 40)).second) continue;
     const DrawnCall least = shrink(call);
-    std::cout << "call " << drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
+    std::cout << "call " << from + drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
   }
   for (const auto& [message, times] : refusals) {
     if (list_refusals) std::cout << times << " refused: " << message << '\n';

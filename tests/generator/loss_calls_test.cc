@@ -44,6 +44,17 @@ TEST(NamedLossCalls, MeansOverSequencesOfDataRanks) {
   }
 }
 
+// The reward of a pair is so large that the margin of the other pair is lost in a difference of means.
+TEST(NamedLossCalls, MarginsOfLargeRewards) {
+  DrawnCall call;
+  call.task = "preference_loss";
+  call.options = {{"loss_type", "[simpo]"}, {"reward_alpha", "0.25"}};
+  call.seed = 638;
+  call.sequences = 4;
+  call.values = Values::kLarge;
+  expect_right(call);
+}
+
 TEST(NamedLossCalls, TemperaturesOfLogProbabilities) {
   const Options scale_logp = {{"temperature", "0.5"}, {"temperature_meaning", "scale_logp"}};
   DrawnCall lists = call_of("token_stats", scale_logp);
