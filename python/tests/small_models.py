@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Small random models of several families, and a batch for them."""
+"""Small random models of several families, a tokenizer and a batch for them."""
 
+import tokenizers
 import torch
 import transformers
 
@@ -44,6 +45,14 @@ def model_of(name):
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(20)
     return model
+
+
+def tokenizer_of(words):
+    """A token per word. The first four stand for padding, begin, end and unknown words."""
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=words[3]))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    special = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), words))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def batch():

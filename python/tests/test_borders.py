@@ -50,12 +50,9 @@ def overlapping(shape):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda x, w, y: dict(hidden=x.reshape(N, H)[::-1], targets=y.ravel()), r"hidden.strides\[0\] = -9 is negative"),
         (lambda x, w, y: dict(hidden=x[:, ::-1]), r"hidden.strides\[1\] = -9 is negative"),
         (lambda x, w, y: dict(weight=w[::-1]), r"weight.strides\[0\] = -9 is negative"),
-        (lambda x, w, y: dict(weight=w.T.copy()[::-1].T), r"weight.strides\[1\] = -57 is negative"),
         (lambda x, w, y: dict(targets=y[:, ::-1]), r"targets.strides\[1\] = -1 is negative"),
-        (lambda x, w, y: dict(bias=np.zeros(V, np.float32)[::-1]), "bias has strides"),
         (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[:, ::-1]), r"d_hidden.strides\[1\] = -9 is negative"),
         (lambda x, w, y: dict(d_weight=np.zeros_like(w)[::-1]), r"d_weight.strides\[0\] = -9 is negative"),
         (lambda x, w, y: dict(hidden=np.broadcast_to(x[:, :1], x.shape)), "hidden.stride = 0"),

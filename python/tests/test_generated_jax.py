@@ -38,6 +38,11 @@ def test_every_argument_of_a_signature_is_drawn():
     check_arguments_are_drawn(FUNCTIONS)
 
 
+def array_of(array, dtype):
+    """Converted by NumPy, for which JAX would compile a program."""
+    return jnp.asarray(array.astype(jnp.dtype(dtype)))
+
+
 class JaxCall:
     """A drawn call as arguments of a logitless.jax function. `leaves` are the arrays to differentiate by."""
 
@@ -59,11 +64,11 @@ class JaxCall:
         elif shape != "[V]":
             value = value.reshape(self.lead)
         kinds = {"f": ["float32", "bfloat16", "float16"], "i": ["int32", "int16"], "b": ["bool", "uint8", "float32"]}
-        value = jnp.asarray(value.astype(np.float32) if value.dtype.kind == "f" else value)
-        return value.astype(self.draw(st.sampled_from(kinds["b" if value.dtype == bool else value.dtype.kind])))
+        dtype = self.draw(st.sampled_from(kinds["b" if value.dtype == bool else value.dtype.kind]))
+        return array_of(value.astype(np.float32) if value.dtype.kind == "f" else value, dtype)
 
     def leaf(self, name, array, dtype):
-        array = jnp.asarray(array.astype(self.sums)).astype(dtype)
+        array = array_of(array.astype(self.sums), dtype)
         if name and self.draw(st.booleans()):
             self.leaves[name] = array
         return array

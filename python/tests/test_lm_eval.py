@@ -21,11 +21,10 @@ pytest.importorskip("accelerate")
 pytest.importorskip("lm_eval")
 
 import lm_eval  # noqa: E402
-import tokenizers  # noqa: E402
 from lm_eval.api.instance import Instance  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
-from small_models import SMALL, model_of  # noqa: E402
+from small_models import SMALL, model_of, tokenizer_of  # noqa: E402
 
 from logitless._absent_logits import AbsentLogits  # noqa: E402
 from logitless.lm_eval import LogitlessLM  # noqa: E402
@@ -38,17 +37,7 @@ WORDS += [f"word{i}" for i in range(SMALL["vocab_size"] - 4 - len(WORDS))]
 # A logit is a sum of 32 float32 products, so its error is about sqrt(32) * 2^-24 of the norms, which are at
 # most 20. A log-probability has errors from the target's logit and from the log-sum-exp.
 PER_TOKEN = 2 * 32**0.5 * 20 * 2.0**-24
-
-
-def tokenizer_of():
-    vocab = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, **{word: i for i, word in enumerate(WORDS, 4)}}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    special = dict(bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
-
-
-TOKENIZER = tokenizer_of()
+TOKENIZER = tokenizer_of(["<pad>", "<s>", "</s>", "<unk>", *WORDS])
 
 
 def model_with_bias():

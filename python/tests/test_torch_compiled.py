@@ -4,6 +4,7 @@
 import pytest
 from torch_cases import N, V, tensors, torch
 
+from logitless.packed import PackedWeight
 from logitless.torch import linear_cross_entropy
 
 
@@ -171,3 +172,23 @@ def test_a_compiled_call_reads_a_tensor_normaliser_when_it_runs():
             results.append((loss.detach(), x.grad, w.grad))
         assert all(torch.equal(eager, same) for eager, same in zip(*results))
     assert len(graphs) == 1
+
+
+PACKED = PackedWeight(torch.arange(V * 8).view(V, 8).remainder(9).to(torch.int8), "int8", torch.full((V, 1), 0.1))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("weight, ids", [(PACKED, None), (torch.randn(V, 8), torch.arange(0, V, 3))], ids=["packed", "part"])
+def test_heads_that_are_no_operator_break_the_graph(weight, ids):
+    target = torch.arange(N)
+
+    def step(hidden):
+        return linear_cross_entropy(hidden * 2, weight, target, vocab_ids=ids) * 3
+
+    hidden = torch.randn(N, 8, requires_grad=True)
+    eager, ours = (torch.autograd.grad(f(hidden), hidden)[0] for f in (step, torch.compile(step, backend="aot_eager")))
+    assert torch.equal(eager, ours)
+    if weight is PACKED:
+        with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            with pytest.raises(ValueError, match="^linear_weight is a PackedWeight: such calls are not an operator"):
+                step(mode.from_tensor(hidden.detach()))

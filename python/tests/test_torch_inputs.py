@@ -7,6 +7,7 @@ import gc
 import pytest
 from torch_cases import F, H, N, V, tensors, torch
 
+from logitless.packed import PackedWeight
 from logitless.torch import (
     distillation_loss,
     linear_cross_entropy,
@@ -150,3 +151,26 @@ def test_the_graph_keeps_alive_what_its_backward_reads():
     x.requires_grad_()
     F.linear_cross_entropy(x, w, y, reduction="sum").backward()
     torch.testing.assert_close(held.grad, x.grad)
+
+
+def test_an_entry_that_stands_twice():
+    x, w, _, y = tensors(torch.bfloat16)
+    ids = torch.tensor([4, 7, 4, 40])
+    weights = [w.clone().requires_grad_() for _ in range(2)]
+    linear_cross_entropy(x, weights[0], y.clamp(min=0) % 4, vocab_ids=ids).backward()
+    linear_cross_entropy(x, weights[1][ids], y.clamp(min=0) % 4).backward()
+    assert torch.equal(weights[0].grad, weights[1].grad)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"vocab_ids": torch.arange(3).int()}, TypeError, "^vocab_ids is torch.int32: it must be a tensor of torch.int64$"),
+        ({"target": torch.rand(N, V)}, ValueError, "^linear_weight is a PackedWeight: class probabilities, "),
+        ({"linear_weight": torch.ones(2, V, H), "vocab_ids": torch.arange(3)}, ValueError, "has 3 axes, and must have 2$"),
+    ],
+)
+def test_mistakes_of_heads_are_named(options, error, message):
+    packed = PackedWeight(torch.ones(V, H, dtype=torch.int8), "int8", torch.ones(V, 1))
+    with pytest.raises(error, match=message):
+        linear_cross_entropy(**{"input": torch.ones(N, H), "linear_weight": packed, "target": torch.arange(N), **options})

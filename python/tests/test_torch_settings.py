@@ -17,6 +17,7 @@ import logitless._torch_ranks as torch_ranks
 from logitless import Context, _core
 from logitless._torch_head import HeadTensors
 from logitless.lora import LoraWeight
+from logitless.packed import PackedWeight
 from logitless.torch import (
     LinearCrossEntropyLoss,
     distillation_loss,
@@ -287,6 +288,21 @@ def test_a_backward_runs_with_the_options_of_its_forward(ran, name, how):
         for wrong in ({"plan": "two_pass"}, "two_pass", _core.Context({})):
             with pytest.raises(TypeError, match="^context must be a logitless.Context, not (dict|str|Context)$"):
                 call(x, w, context=wrong)
+
+
+def test_which_plan_a_backward_half_has(ran):
+    """With a frozen head, the forward half keeps expected rows, and the backward half computes no products."""
+    matrix, packed = torch.randn(V, H), PackedWeight(torch.ones(V, H, dtype=torch.int8), "int8", torch.ones(V, 1))
+
+    def kind_of(weight, **given):
+        result = token_logps(torch.randn(B, H, requires_grad=True), weight, torch.arange(B), **given)
+        (sum(part.sum() for part in result) if isinstance(result, tuple) else result.sum()).backward()
+        return ran[-1][2]
+
+    a, b = torch.randn(3, H, requires_grad=True), torch.randn(V, 3)
+    assert kind_of(matrix) == kind_of(LoraWeight(matrix, a, b)) == kind_of(packed) == "expected_row"
+    assert kind_of(matrix, entropy=True) == "two_pass"
+    assert kind_of(LoraWeight(matrix, a, b.requires_grad_())) == kind_of(matrix.requires_grad_()) == "two_pass"
 
 
 def test_context_of_a_frozen_head(ran):

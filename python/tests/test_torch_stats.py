@@ -108,12 +108,13 @@ def test_transforms_are_refused_with_what_to_do():
         "functional_call": lambda f: torch.func.vjp(f, x),
     }
     names = "cross-entropy mean", "cross-entropy none", "token_logps none", "topk_logps", "policy", "class probabilities"
+    made = callers()
     for name in names:
         for transform in transforms.values():
             with pytest.raises(RuntimeError, match="^logitless.torch does not run inside torch.func's transforms"):
-                transform(lambda x: callers()[name](x, w))  # noqa: B023
+                transform(lambda x: made[name](x, w))  # noqa: B023
     x.requires_grad_()
     for name in names[:3]:
-        result = callers()[name](x, w)
+        result = made[name](x, w)
         with pytest.raises(RuntimeError, match="^logitless computes one gradient at a time: is_grads_batched=True"):
             torch.autograd.grad(result, x, torch.ones(2, *result.shape, dtype=result.dtype), is_grads_batched=True)
