@@ -5,7 +5,6 @@ type and layout, eager and under jit, and gradients match the reference."""
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("logitless.jax")
@@ -13,7 +12,7 @@ pytest.importorskip("logitless.jax")
 import jax.numpy as jnp  # noqa: E402
 import logitless.jax as lj  # noqa: E402
 from call_reference import UNITS, Reference  # noqa: E402
-from drawn_calls import calls, lists_of, profile  # noqa: E402
+from drawn_calls import calls, lists_of, profile, st  # noqa: E402
 from drawn_checks import (  # noqa: E402
     TASKS,
     Outcomes,

@@ -116,6 +116,8 @@ def test_arrays_have_the_types_that_help_says(name):
             if array not in given or kind not in TYPES:
                 continue
             for dtype in TYPES[kind]:
+                if dtype == "uint8" and (given[array] < 0).any():
+                    continue  # ignored targets
                 value(**{**given, array: as_type(name, given[array], dtype)})
                 tested.add((function, array))
     assert len(tested) >= 20
