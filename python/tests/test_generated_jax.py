@@ -127,7 +127,7 @@ def names_of(call):
 outcomes = Outcomes()
 
 
-@profile(250)
+@profile(150)
 @given(call=CALLS, data=st.data())
 def check_calls(call, data):
     with jax.enable_x64(call.dtype == "float64"):

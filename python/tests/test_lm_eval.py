@@ -7,8 +7,8 @@ import os
 import pathlib
 import random
 import re
-import runpy
 import shutil
+import subprocess
 import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -281,7 +281,7 @@ def flat(answers):
     return [part for answer in answers for part in (answer if isinstance(answer, tuple) else [answer])]
 
 
-def test_whole_evaluations(tasks, tmp_path, monkeypatch):
+def test_whole_evaluations(tasks, tmp_path):
     """From Python, and from the command line."""
     folder = saved(tmp_path / "model", "gemma2")
     arguments = dict(model_args={"pretrained": folder, "dtype": "float32"}, batch_size=4)
@@ -296,8 +296,8 @@ def test_whole_evaluations(tasks, tmp_path, monkeypatch):
             assert flat(ours["filtered_resps"]) == pytest.approx(flat(theirs["filtered_resps"]), rel=1e-5)
     run = f"run --model logitless --model_args pretrained={folder},dtype=float32 --tasks {','.join(NAMES)}"
     run += f" --include_path {tasks} --output_path {tmp_path}/out.json"
-    monkeypatch.setattr(sys, "argv", ["lm_eval", *run.split()])
-    runpy.run_module("logitless.lm_eval", run_name="__main__")
+    ran = subprocess.run([sys.executable, "-m", "logitless.lm_eval", *run.split()], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
     (path,) = tmp_path.glob("out_*.json")
     assert numbers_of(json.loads(path.read_text())) == pytest.approx(numbers, rel=1e-5)
 

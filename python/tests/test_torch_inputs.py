@@ -166,7 +166,7 @@ def test_an_entry_that_stands_twice():
     "options, error, message",
     [
         ({"vocab_ids": torch.arange(3).int()}, TypeError, "^vocab_ids is torch.int32: it must be a tensor of torch.int64$"),
-        ({"target": torch.rand(N, V)}, ValueError, "^linear_weight is a PackedWeight: class probabilities, "),
+        ({"target": torch.rand(N, 8)}, ValueError, "^linear_weight is a PackedWeight: class probabilities, "),
         ({"linear_weight": torch.ones(2, V, H), "vocab_ids": torch.arange(3)}, ValueError, "has 3 axes, and must have 2$"),
     ],
 )
