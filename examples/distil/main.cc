@@ -73,16 +73,16 @@ void declare(CLI::App& app, CommandLine& line) {
 }
 
 /// Returns the runs that --head asks for, in order.
-std::vector<Lesson> lessons_of(const std::string& head) {
-  if (head == "both") return {Lesson::kFused, Lesson::kDense};
-  if (head == "dense") return {Lesson::kDense};
-  return {head == "hard" ? Lesson::kHard : Lesson::kFused};
+std::vector<Objective> objectives_of(const std::string& head) {
+  if (head == "both") return {Objective::kFused, Objective::kDense};
+  if (head == "dense") return {Objective::kDense};
+  return {head == "hard" ? Objective::kHard : Objective::kFused};
 }
 
-void print_validation(Lesson lesson, const DistilRun& run) {
+void print_validation(Objective objective, const DistilRun& run) {
   const Validation& last = run.validation.back();
   if (last.step == 0) {
-    std::printf("%s\n%6s %12s %12s\n%6d %12s %12.6f\n", name_of(lesson), "step", "loss", "validation", 0, "",
+    std::printf("%s\n%6s %12s %12s\n%6d %12s %12.6f\n", name_of(objective), "step", "loss", "validation", 0, "",
                 last.loss);
   } else {
     std::printf("%6d %12.6f %12.6f\n", last.step, run.steps.back().loss, last.loss);
@@ -90,14 +90,14 @@ void print_validation(Lesson lesson, const DistilRun& run) {
   std::fflush(stdout);
 }
 
-void print_summary(const std::vector<Lesson>& lessons, const std::vector<DistilRun>& runs, double teacher) {
+void print_summary(const std::vector<Objective>& objectives, const std::vector<DistilRun>& runs, double teacher) {
   const auto row = [&](const char* what, int digits, auto figure) {
     std::printf("%-34s", what);
     for (const DistilRun& run : runs) std::printf(" %12.*f", digits, figure(run));
     std::printf("\n");
   };
   std::printf("\n%-34s", "");
-  for (const Lesson lesson : lessons) std::printf(" %12s", name_of(lesson));
+  for (const Objective objective : objectives) std::printf(" %12s", name_of(objective));
   std::printf("\n");
   row("loss of the last step", 6, [](const DistilRun& run) { return run.steps.back().loss; });
   row("validation cross-entropy", 6, [](const DistilRun& run) { return run.validation.back().loss; });
@@ -105,7 +105,7 @@ void print_summary(const std::vector<Lesson>& lessons, const std::vector<DistilR
   row("ms per step (median)", 1, [](const DistilRun& run) { return 1e3 * run.median_seconds(); });
   row("head and loss, ms per step", 1, [](const DistilRun& run) { return 1e3 * run.median_head_seconds(); });
   row("head's extra peak, MiB", 1, [](const DistilRun& run) { return run.head_extra_bytes / kMiB; });
-  for (size_t i = 0; i < runs.size(); ++i) std::printf("%s: plan %s\n", name_of(lessons[i]), runs[i].plan.c_str());
+  for (size_t i = 0; i < runs.size(); ++i) std::printf("%s: plan %s\n", name_of(objectives[i]), runs[i].plan.c_str());
 }
 
 json to_json(const DistilRun& run) {
@@ -148,20 +148,20 @@ int run(const CommandLine& line) {
   const bool print = line.json != "-";  // with "-", stdout gets only the JSON object
   const TeacherFile teacher = read_teacher(line.teacher);
   if (line.distil.threads > 0) omp_set_num_threads(line.distil.threads);
-  const std::vector<Lesson> lessons = lessons_of(line.head);
+  const std::vector<Objective> objectives = objectives_of(line.head);
   std::vector<DistilRun> runs;
   json figures = base_json(line, teacher);
   bool finite = true;
-  for (const Lesson lesson : lessons) {
-    runs.push_back(distil(teacher, line.distil, lesson, [&](const DistilRun& so_far) {
-      if (print) print_validation(lesson, so_far);
+  for (const Objective objective : objectives) {
+    runs.push_back(distil(teacher, line.distil, objective, [&](const DistilRun& so_far) {
+      if (print) print_validation(objective, so_far);
     }));
-    figures[name_of(lesson)] = to_json(runs.back());
+    figures[name_of(objective)] = to_json(runs.back());
     finite = finite && std::isfinite(runs.back().validation.back().loss);
   }
   const double own_loss = teacher_loss(teacher, line.distil);
   figures["teacher_loss"] = own_loss;
-  if (print) print_summary(lessons, runs, own_loss);
+  if (print) print_summary(objectives, runs, own_loss);
 
   bool agree = true;
   if (runs.size() == 2) {

@@ -39,13 +39,13 @@ double median_after_first(const std::vector<StepReport>& steps, double StepRepor
 
 }  // namespace
 
-const char* name_of(Lesson lesson) {
-  switch (lesson) {
-    case Lesson::kHard:
+const char* name_of(Objective objective) {
+  switch (objective) {
+    case Objective::kHard:
       return "hard";
-    case Lesson::kFused:
+    case Objective::kFused:
       return "fused";
-    case Lesson::kDense:
+    case Objective::kDense:
       return "dense";
   }
   return "";
@@ -53,10 +53,10 @@ const char* name_of(Lesson lesson) {
 
 int64_t trained_tokens(const TeacherFile& teacher) { return teacher.tokens() * 5 / 6; }
 
-Student::Student(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson)
+Student::Student(const TeacherFile& teacher, const DistilOptions& options, Objective objective)
     : teacher_(teacher),
       options_(options),
-      lesson_(lesson),
+      objective_(objective),
       shape_{teacher.vocabulary(), options.context, options.embedding, options.hidden},
       generator_(options.seed),
       parameters_(initial_parameters(shape_, options.seed)),
@@ -89,7 +89,7 @@ double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
   out.d_bias = logitless::view(gradients_.head_bias.data(), {gradients_.head_bias.size()});
   const auto logits = logitless::Logits::of(view(hidden), head_of(parameters_));
 
-  if (lesson_ == Lesson::kHard) {
+  if (objective_ == Objective::kHard) {
     const logitless::CrossEntropyResult result =
         logitless::run(context_, logits, logitless::CrossEntropy{.targets = batch.targets}, out);
     plan_ = result.plan;
@@ -98,7 +98,7 @@ double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
   // The two heads differ in width but share a vocabulary. Without targets, all rows count.
   const auto teacher = logitless::Logits::of(view(teacher_hidden_), view(teacher_.lm_head));
   const logitless::Distillation task = {.teacher = teacher};
-  const logitless::DistillationResult result = lesson_ == Lesson::kDense
+  const logitless::DistillationResult result = objective_ == Objective::kDense
                                                    ? logitless::dense::run(context_, logits, task, out)
                                                    : logitless::run(context_, logits, task, out);
   plan_ = result.plan;
@@ -114,7 +114,7 @@ StepReport Student::step() {
   const auto trained = static_cast<uint64_t>(trained_tokens(teacher_));
   for (int64_t& position : positions) position = static_cast<int64_t>(generator_() % trained);
   const Batch batch = batch_at(positions);
-  if (lesson_ != Lesson::kHard) {
+  if (objective_ != Objective::kHard) {
     teacher_hidden_.resize(batch.tokens(), teacher_.hidden.cols());
     for (int64_t i = 0; i < batch.tokens(); ++i) {
       teacher_hidden_.row(i) = teacher_.hidden.row(positions[static_cast<size_t>(i)]);
@@ -148,7 +148,7 @@ double Student::validation_loss() const {
   const Batch batch = batch_at(positions);
   Trunk trunk(shape_);
   const RowMatrix& hidden = trunk.forward(parameters_, batch);
-  // Fused for every lesson, so that the figures of all lessons are computed the same way.
+  // Fused for every objective, so that all figures are computed the same way.
   return logitless::run(context_for(options_), logitless::Logits::of(view(hidden), head_of(parameters_)),
                         logitless::CrossEntropy{.targets = batch.targets})
       .loss;
@@ -171,9 +171,9 @@ std::vector<double> DistilRun::losses() const {
 double DistilRun::median_seconds() const { return median_after_first(steps, &StepReport::seconds); }
 double DistilRun::median_head_seconds() const { return median_after_first(steps, &StepReport::head_seconds); }
 
-DistilRun distil(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson,
+DistilRun distil(const TeacherFile& teacher, const DistilOptions& options, Objective objective,
                  const std::function<void(const DistilRun&)>& on_validation) {
-  Student student(teacher, options, lesson);
+  Student student(teacher, options, objective);
   DistilRun run;
   const auto validate = [&] {
     run.validation.push_back({static_cast<int>(run.steps.size()), student.validation_loss()});

@@ -16,13 +16,13 @@
 #include "train.h"
 
 /// The objective of a step, and how it is computed.
-enum class Lesson {
+enum class Objective {
   kHard,   ///< the text's next token: cross-entropy, fused
   kFused,  ///< the teacher's whole distribution: KL(teacher || student), no logits in memory
   kDense,  ///< the same with the logits of both heads in memory
 };
 /// Returns the value of --head.
-const char* name_of(Lesson lesson);
+const char* name_of(Objective objective);
 
 struct DistilOptions {
   int steps = 200;
@@ -45,7 +45,7 @@ double teacher_loss(const TeacherFile& teacher, const DistilOptions& options);
 class Student {
  public:
   /// The teacher must outlive the student.
-  Student(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson);
+  Student(const TeacherFile& teacher, const DistilOptions& options, Objective objective);
 
   /// Forward, backward and AdamW's update on a batch of seeded positions; the reported loss is from before
   /// the update.
@@ -64,7 +64,7 @@ class Student {
 
   const TeacherFile& teacher_;
   DistilOptions options_;
-  Lesson lesson_;
+  Objective objective_;
   ModelShape shape_;
   std::mt19937_64 generator_;
   Parameters parameters_;
@@ -100,5 +100,5 @@ struct DistilRun {
 
 /// Trains a student from scratch. Validates before the first step, after every 20 steps and after the last,
 /// and each time calls `on_validation` with the run so far.
-DistilRun distil(const TeacherFile& teacher, const DistilOptions& options, Lesson lesson,
+DistilRun distil(const TeacherFile& teacher, const DistilOptions& options, Objective objective,
                  const std::function<void(const DistilRun&)>& on_validation);

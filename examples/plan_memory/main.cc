@@ -25,7 +25,7 @@ struct Head {
   int64_t vocab_size = 0;
 };
 
-struct Question {
+struct Options {
   std::vector<Head> heads = {
       {"Qwen2.5-1.5B", 1536, 151936}, {"Llama-3-8B", 4096, 128256}, {"Gemma-2-2B", 2304, 256000}};
   std::vector<int64_t> tokens = {2048, 8192, 32768};
@@ -55,34 +55,34 @@ class Addresses {
 /// Inputs and outputs of one head at one number of tokens.
 class Tensors {
  public:
-  Tensors(const Question& question, const Head& head, int64_t tokens)
-      : question_(question),
+  Tensors(const Options& options, const Head& head, int64_t tokens)
+      : options_(options),
         head_(head),
         tokens_(tokens),
-        hidden_(tokens * head.hidden_size, question.dtype),
-        weight_(head.vocab_size * head.hidden_size, question.dtype),
-        d_hidden_(tokens * head.hidden_size, question.gradient_dtype),
-        d_weight_(head.vocab_size * head.hidden_size, question.gradient_dtype),
+        hidden_(tokens * head.hidden_size, options.dtype),
+        weight_(head.vocab_size * head.hidden_size, options.dtype),
+        d_hidden_(tokens * head.hidden_size, options.gradient_dtype),
+        d_weight_(head.vocab_size * head.hidden_size, options.gradient_dtype),
         targets_(static_cast<size_t>(tokens)) {}
 
   Plan plan(PlanKind kind) const {
     const int64_t h = head_.hidden_size, v = head_.vocab_size;
     Gradients gradients;
     if (kind != PlanKind::kForwardOnly) {
-      gradients.d_hidden = Tensor(d_hidden_.data(), question_.gradient_dtype, {tokens_, h});
-      gradients.d_weight = Tensor(d_weight_.data(), question_.gradient_dtype, {v, h});
+      gradients.d_hidden = Tensor(d_hidden_.data(), options_.gradient_dtype, {tokens_, h});
+      gradients.d_weight = Tensor(d_weight_.data(), options_.gradient_dtype, {v, h});
     }
     ContextOptions options;
-    options.threads = question_.threads;
+    options.threads = options_.threads;
     options.plan = kind == PlanKind::kForwardOnly ? PlanKind::kAuto : kind;
-    options.workspace_bytes = static_cast<size_t>(question_.workspace_mib) << 20;
-    const Logits logits = Logits::of(ConstTensor(hidden_.data(), question_.dtype, {tokens_, h}),
-                                     ConstTensor(weight_.data(), question_.dtype, {v, h}));
+    options.workspace_bytes = static_cast<size_t>(options_.workspace_mib) << 20;
+    const Logits logits = Logits::of(ConstTensor(hidden_.data(), options_.dtype, {tokens_, h}),
+                                     ConstTensor(weight_.data(), options_.dtype, {v, h}));
     return logitless::plan(Context(options), logits, CrossEntropy{.targets = {targets_}}, gradients);
   }
 
  private:
-  const Question& question_;
+  const Options& options_;
   const Head& head_;
   int64_t tokens_;
   Addresses hidden_, weight_, d_hidden_, d_weight_;
@@ -90,8 +90,8 @@ class Tensors {
 };
 
 /// The size of all logits, which a dense head holds, in MiB.
-std::string all_logits(const Question& question, const Head& head, int64_t tokens) {
-  const size_t element = question.dtype == DType::kFloat64 ? sizeof(double) : sizeof(float);
+std::string all_logits(const Options& options, const Head& head, int64_t tokens) {
+  const size_t element = options.dtype == DType::kFloat64 ? sizeof(double) : sizeof(float);
   char text[64];
   std::snprintf(text, sizeof text, "%.1f",
                 static_cast<double>(tokens) * static_cast<double>(head.vocab_size) * element / (1 << 20));
@@ -110,13 +110,13 @@ std::string cell(const Tensors& tensors, PlanKind kind) {
   }
 }
 
-void print_table(const Question& question) {
+void print_table(const Options& options) {
   std::printf("| head | tokens | dense | forward only | two pass | one pass |\n|---|---|---|---|---|---|\n");
-  for (const Head& head : question.heads) {
-    for (const int64_t tokens : question.tokens) {
-      const Tensors tensors(question, head, tokens);
+  for (const Head& head : options.heads) {
+    for (const int64_t tokens : options.tokens) {
+      const Tensors tensors(options, head, tokens);
       std::printf("| %s | %lld | %s | %s | %s | %s |\n", head.name.c_str(), static_cast<long long>(tokens),
-                  all_logits(question, head, tokens).c_str(), cell(tensors, PlanKind::kForwardOnly).c_str(),
+                  all_logits(options, head, tokens).c_str(), cell(tensors, PlanKind::kForwardOnly).c_str(),
                   cell(tensors, PlanKind::kTwoPass).c_str(), cell(tensors, PlanKind::kOnePass).c_str());
     }
   }
@@ -126,7 +126,7 @@ void print_table(const Question& question) {
 
 int main(int argc, char** argv) try {
   CLI::App app("MiB that the plans of a head would take above its inputs and outputs; nothing is computed.");
-  Question question;
+  Options options;
   Head head;
   std::string dtype = "float32";
   bool narrow_gradients = false;
@@ -134,23 +134,23 @@ int main(int argc, char** argv) try {
   auto* vocab = app.add_option("--vocab", head.vocab_size, "V")->check(CLI::PositiveNumber);
   hidden->needs(vocab);
   vocab->needs(hidden);
-  app.add_option("--tokens", question.tokens, "numbers of tokens, one line each")->check(CLI::PositiveNumber);
+  app.add_option("--tokens", options.tokens, "numbers of tokens, one line each")->check(CLI::PositiveNumber);
   app.add_option("--dtype", dtype, "type of hidden states and head")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
   app.add_flag("--narrow-gradients", narrow_gradients, "store gradients in --dtype instead of the type of the sums");
-  app.add_option("--threads", question.threads)->check(CLI::PositiveNumber);
-  app.add_option("--workspace", question.workspace_mib, "MiB that a call may take")->check(CLI::PositiveNumber);
+  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
+  app.add_option("--workspace", options.workspace_mib, "MiB that a call may take")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-    if (dtype == name_of(type)) question.dtype = type;
+    if (dtype == name_of(type)) options.dtype = type;
   }
-  const bool wide = question.dtype == DType::kFloat64;
-  question.gradient_dtype = narrow_gradients ? question.dtype : wide ? DType::kFloat64 : DType::kFloat32;
+  const bool wide = options.dtype == DType::kFloat64;
+  options.gradient_dtype = narrow_gradients ? options.dtype : wide ? DType::kFloat64 : DType::kFloat32;
   if (hidden->count() > 0) {
     head.name = std::to_string(head.vocab_size) + " x " + std::to_string(head.hidden_size);
-    question.heads = {head};
+    options.heads = {head};
   }
-  print_table(question);
+  print_table(options);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "plan_memory: %s\n", error.what());

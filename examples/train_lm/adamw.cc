@@ -6,7 +6,7 @@
 
 void AdamW::begin_step(double learning_rate) {
   ++step_;
-  kept_ = static_cast<float>(1.0 - learning_rate * options_.weight_decay);
+  decay_factor_ = static_cast<float>(1.0 - learning_rate * options_.weight_decay);
   rate_ = static_cast<float>(learning_rate / (1.0 - std::pow(options_.beta1, step_)));
   second_scale_ = static_cast<float>(1.0 / (1.0 - std::pow(options_.beta2, step_)));
 }
@@ -18,7 +18,7 @@ void AdamW::update(size_t tensor, int64_t first, std::span<const float> gradient
   State& state = states_[tensor];
   const float new1 = static_cast<float>(1.0 - options_.beta1), new2 = static_cast<float>(1.0 - options_.beta2);
   const float epsilon = static_cast<float>(options_.epsilon);
-  const float kept = kept_, rate = rate_, second_scale = second_scale_;
+  const float decay_factor = decay_factor_, rate = rate_, second_scale = second_scale_;
   const float* const g = gradient.data();
   float* const m = state.first_moment.data() + first;
   float* const v = state.second_moment.data() + first;
@@ -27,7 +27,7 @@ void AdamW::update(size_t tensor, int64_t first, std::span<const float> gradient
   for (int64_t i = 0; i < size; ++i) {
     m[i] += new1 * (g[i] - m[i]);
     v[i] += new2 * (g[i] * g[i] - v[i]);
-    value[i] = kept * value[i] - rate * m[i] / (std::sqrt(second_scale * v[i]) + epsilon);
+    value[i] = decay_factor * value[i] - rate * m[i] / (std::sqrt(second_scale * v[i]) + epsilon);
   }
 }
 

@@ -53,7 +53,7 @@ class AdamW {
   AdamWOptions options_;
   std::vector<State> states_;
   int step_ = 0;
-  float kept_ = 1;          // the factor by which weight decay scales a value
+  float decay_factor_ = 1;  // the factor by which weight decay scales a value
   float rate_ = 0;          // learning rate with the first moment's bias correction
   float second_scale_ = 0;  // the second moment's bias correction
 };

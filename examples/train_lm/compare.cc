@@ -145,7 +145,7 @@ RunRecord run_in_child(const std::vector<std::string>& arguments,
   return record;
 }
 
-Verdict judge(const RunRecord& first, const RunRecord& second) {
+Verdict verdict_of(const RunRecord& first, const RunRecord& second) {
   Verdict verdict;
   verdict.max_difference = largest_difference(first.losses, second.losses);
   verdict.same_bits = first.losses == second.losses && first.summary.parameters_hash == second.summary.parameters_hash;
@@ -156,15 +156,15 @@ Verdict judge(const RunRecord& first, const RunRecord& second) {
   return verdict;
 }
 
-Verdict judge_optimizers(const RunRecord& first, const RunRecord& second) {
-  Verdict verdict = judge(first, second);
-  verdict.judges_bits = true;
+Verdict verdict_of_optimizers(const RunRecord& first, const RunRecord& second) {
+  Verdict verdict = verdict_of(first, second);
+  verdict.compares_bits = true;
   verdict.agrees = verdict.agrees && (verdict.same_bits || !verdict.same_cut);
   return verdict;
 }
 
 bool learns(const TrainSummary& summary, int steps) {
-  return steps < Verdict::kJudgedSteps || summary.final_loss < summary.unigram_entropy;
+  return steps < Verdict::kLearningSteps || summary.final_loss < summary.unigram_entropy;
 }
 
 void print_summary(const RunNames& names, const RunRecord& first, const RunRecord& second, const Verdict& verdict) {
@@ -186,9 +186,9 @@ void print_summary(const RunNames& names, const RunRecord& first, const RunRecor
               verdict.max_difference, Verdict::kLossTolerance, verdict.agrees ? "the curves agree" : "THEY DIFFER");
   if (verdict.same_bits) {
     std::printf("all losses and all parameters have the same bits\n");
-  } else if (verdict.judges_bits && verdict.same_cut) {
+  } else if (verdict.compares_bits && verdict.same_cut) {
     std::printf("THE BITS DIFFER\n");
-  } else if (verdict.judges_bits) {
+  } else if (verdict.compares_bits) {
     std::printf("the bits differ because the plans differ: %s | %s\n", a.plan_cut.c_str(), b.plan_cut.c_str());
   }
   if (!verdict.learns) std::printf("THE FINAL LOSS IS NOT BELOW THE UNIGRAM ENTROPY\n");

@@ -38,21 +38,21 @@ struct Verdict {
   bool same_bits = false;
   bool same_cut = false;  ///< true if both plans have the same tiles and chunks
   /// True for two optimizers of one head: with equal plans the bits must be the same.
-  bool judges_bits = false;
+  bool compares_bits = false;
   /// Both have the same number of steps, max_difference <= kLossTolerance, and required bits are the same
   bool agrees = false;
-  /// Both final losses are below the unigram entropy; always true below kJudgedSteps steps
+  /// Both final losses are below the unigram entropy; always true below kLearningSteps steps
   bool learns = false;
   static constexpr double kLossTolerance = 1e-4;
-  static constexpr int kJudgedSteps = 200;
+  static constexpr int kLearningSteps = 200;
 };
 
 /// Compares two heads: the losses must agree within the tolerance.
-Verdict judge(const RunRecord& first, const RunRecord& second);
+Verdict verdict_of(const RunRecord& first, const RunRecord& second);
 /// Compares two optimizers of one head: the bits must be the same, unless the plans are cut differently.
-Verdict judge_optimizers(const RunRecord& first, const RunRecord& second);
+Verdict verdict_of_optimizers(const RunRecord& first, const RunRecord& second);
 
-/// Returns whether a single run learned; always true below Verdict::kJudgedSteps steps.
+/// Returns whether a single run learned; always true below Verdict::kLearningSteps steps.
 bool learns(const TrainSummary& summary, int steps);
 
 void print_summary(const RunNames& names, const RunRecord& first, const RunRecord& second, const Verdict& verdict);

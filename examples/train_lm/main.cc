@@ -185,7 +185,7 @@ int run_both(const CommandLine& line, const std::vector<std::string>& arguments,
     write_summary(*metrics, second_name + "/", second.summary, line.train);
     write_summary(*metrics, first_name + "/", first.summary, line.train);
   }
-  const Verdict verdict = comparison.optimizers ? judge_optimizers(first, second) : judge(first, second);
+  const Verdict verdict = comparison.optimizers ? verdict_of_optimizers(first, second) : verdict_of(first, second);
   if (print) print_summary(comparison.names, first, second, verdict);
   if (!line.json.empty()) write_json(line.json, line.train, comparison.names, first, second, verdict);
   return verdict.agrees && verdict.learns ? 0 : 1;

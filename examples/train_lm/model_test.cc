@@ -178,7 +178,7 @@ RunRecord flat_run(double loss, size_t steps) {
 }
 
 TEST(Judge, AcceptsCurvesWithinTheToleranceThatEndBelowTheUnigramEntropy) {
-  const Verdict verdict = judge(flat_run(4.0, 200), flat_run(4.00005, 200));
+  const Verdict verdict = verdict_of(flat_run(4.0, 200), flat_run(4.00005, 200));
   EXPECT_TRUE(verdict.agrees);
   EXPECT_TRUE(verdict.learns);
   EXPECT_NEAR(verdict.max_difference, 5e-5, 1e-9);
@@ -190,10 +190,10 @@ TEST(Judge, RejectsADifferenceANaNOrAMissingStep) {
   RunRecord differs = good, broken = good;
   differs.losses[117] += 2e-4;
   broken.losses[117] = nan;
-  EXPECT_FALSE(judge(good, differs).agrees);
-  EXPECT_FALSE(judge(good, broken).agrees);
-  EXPECT_FALSE(judge(broken, broken).agrees);
-  EXPECT_FALSE(judge(good, flat_run(4.0, 199)).agrees);
+  EXPECT_FALSE(verdict_of(good, differs).agrees);
+  EXPECT_FALSE(verdict_of(good, broken).agrees);
+  EXPECT_FALSE(verdict_of(broken, broken).agrees);
+  EXPECT_FALSE(verdict_of(good, flat_run(4.0, 199)).agrees);
 }
 
 TEST(Judge, OptimizersOfOnePlanNeedTheSameBits) {
@@ -201,19 +201,19 @@ TEST(Judge, OptimizersOfOnePlanNeedTheSameBits) {
   RunRecord close = good, other_parameters = good;
   close.losses[117] = std::nextafter(4.0, 5.0);
   other_parameters.summary.parameters_hash = "1";
-  EXPECT_TRUE(judge_optimizers(good, good).agrees);
-  EXPECT_TRUE(judge(good, close).agrees);
-  EXPECT_FALSE(judge_optimizers(good, close).agrees);
-  EXPECT_FALSE(judge_optimizers(good, other_parameters).agrees);
+  EXPECT_TRUE(verdict_of_optimizers(good, good).agrees);
+  EXPECT_TRUE(verdict_of(good, close).agrees);
+  EXPECT_FALSE(verdict_of_optimizers(good, close).agrees);
+  EXPECT_FALSE(verdict_of_optimizers(good, other_parameters).agrees);
   close.summary.plan_cut = "another one";
-  EXPECT_TRUE(judge_optimizers(good, close).agrees);
+  EXPECT_TRUE(verdict_of_optimizers(good, close).agrees);
   close.losses[117] = 4.1;
-  EXPECT_FALSE(judge_optimizers(good, close).agrees);
+  EXPECT_FALSE(verdict_of_optimizers(good, close).agrees);
 }
 
 TEST(Judge, RejectsARunThatLearnsNothingOnceItIsLongEnough) {
-  EXPECT_FALSE(judge(flat_run(6.0, 200), flat_run(6.0, 200)).learns);
-  EXPECT_TRUE(judge(flat_run(6.0, 199), flat_run(6.0, 199)).learns);
+  EXPECT_FALSE(verdict_of(flat_run(6.0, 200), flat_run(6.0, 200)).learns);
+  EXPECT_TRUE(verdict_of(flat_run(6.0, 199), flat_run(6.0, 199)).learns);
 }
 
 std::filesystem::path temporary_path(const std::string& name) {

@@ -104,7 +104,7 @@ TEST(HeadOptimizer, FusedGivesTheBitsOfSeparateInEveryLossAndEveryParameter) {
 }
 
 /// The rise of the resident set by a trainer and its first step, or -1 if the system does not report it.
-int64_t peak_of_a_step(HeadOptimizer optimizer, const ModelShape& shape, int64_t& gradient_bytes) {
+int64_t step_peak(HeadOptimizer optimizer, const ModelShape& shape, int64_t& gradient_bytes) {
   TrainOptions options;
   options.head_optimizer = optimizer;
   options.plan = logitless::PlanKind::kTwoPass;
@@ -126,8 +126,8 @@ TEST(HeadOptimizer, FusedHoldsNoGradientOfTheHead) {
   const ModelShape shape = {.vocabulary = 20000, .context = 1, .embedding = 1, .hidden = 512};
   const int64_t head_bytes = shape.vocabulary * shape.hidden * 4;
   int64_t with = 0, without = 0;
-  const int64_t fused = peak_of_a_step(HeadOptimizer::kFused, shape, without);
-  const int64_t separate = peak_of_a_step(HeadOptimizer::kSeparate, shape, with);
+  const int64_t fused = step_peak(HeadOptimizer::kFused, shape, without);
+  const int64_t separate = step_peak(HeadOptimizer::kSeparate, shape, with);
   EXPECT_EQ(with - without, head_bytes);
   if (fused < 0) GTEST_SKIP() << "no peak of the resident set here";
   // The head and AdamW's two moments are resident, plus a sink's two tiles of at most 4,096 words.

@@ -120,7 +120,7 @@ nb::object Arrays::importable(nb::handle object, const char* name, bool writable
   return nb::borrow(object);
 }
 
-void Arrays::tell_written() const {
+void Arrays::report_writes() const {
   if (written_.empty()) return;
   static const nb::handle raise_version =
       nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version")).release();
@@ -173,7 +173,7 @@ Array Arrays::keep(nb::handle object, const char* name, Axes axes, bool writable
   alignas(16) static std::byte nowhere[16];
   out.data = array.size() == 0 ? nowhere : const_cast<void*>(array.data());
   if (!out.data) refuse(name, ".data is null, though its shape is ", shape_of(array), ": it has no memory");
-  kept_.push_back(array);
+  kept_alive_.push_back(array);
   return out;
 }
 
@@ -383,11 +383,11 @@ std::span<const T> Arrays::span(nb::handle object, const char* name) {
     }
     return flags;
   } else {
-    const bool as_it_is = type == nb::dtype<T>();
+    const bool has_type = type == nb::dtype<T>();
     if constexpr (std::is_same_v<T, int64_t>) {
-      if (!as_it_is || !array.follows(0)) return copy_integers(array, name);
+      if (!has_type || !array.follows(0)) return copy_integers(array, name);
     }
-    if (!as_it_is) refuse(name, " is ", dtype_name(type), ": it must be ", dtype_name(nb::dtype<T>()));
+    if (!has_type) refuse(name, " is ", dtype_name(type), ": it must be ", dtype_name(nb::dtype<T>()));
     if (!array.follows(0)) refuse_strides(array, name);
     return {static_cast<const T*>(array.data), array.view.size()};
   }

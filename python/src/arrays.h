@@ -81,7 +81,7 @@ class Arrays {
 
   /// Raises the versions of the PyTorch tensors that the call has written, so that autograd notices if it had
   /// saved one of them.
-  void tell_written() const;
+  void report_writes() const;
 
  private:
   // Every array is imported here. The result has an allowed number of axes, is in CPU memory, and has
@@ -93,7 +93,7 @@ class Arrays {
   Array floating(nb::handle object, const char* name, Axes axes, bool writable = false);
   ConstTensor ids_of(const Array& array, const char* name);
   std::span<const int64_t> copy_integers(const Array& array, const char* name);
-  std::vector<nb::ndarray<nb::ro>> kept_;
+  std::vector<nb::ndarray<nb::ro>> kept_alive_;
   std::vector<std::vector<int64_t>> integers_;  // copies
   std::vector<std::vector<uint8_t>> flags_;
   std::vector<std::pair<std::string, int64_t>> empty_;

@@ -73,7 +73,7 @@ constexpr Name kNames[] = {
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 // Tells whether the name is at this position as a whole word.
-bool stands_at(std::string_view text, size_t at, std::string_view name) {
+bool is_word_at(std::string_view text, size_t at, std::string_view name) {
   if (text.substr(at, name.size()) != name) return false;
   if (at > 0 && (is_word(text[at - 1]) || text[at - 1] == '.')) return false;
   const size_t end = at + name.size();
@@ -94,7 +94,7 @@ std::string with_caller_names(const std::string& message) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
-                                    [&](const Name& n) { return stands_at(text, at, n.of_library); });
+                                    [&](const Name& n) { return is_word_at(text, at, n.of_library); });
     if (name == std::end(kNames)) {
       out += text[at++];
       continue;

@@ -61,12 +61,12 @@ template <class Work>
 auto writing(const Arrays& arrays, const Work& work) {
   try {
     auto result = unlocked(work);
-    arrays.tell_written();
+    arrays.report_writes();
     return result;
   } catch (const InvalidInput&) {
     throw;
   } catch (...) {
-    arrays.tell_written();
+    arrays.report_writes();
     throw;
   }
 }

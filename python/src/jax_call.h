@@ -354,7 +354,7 @@ class JaxCall {
       return {static_cast<const int64_t*>(given.untyped_data()), given.element_count()};
     }
     const auto* narrow = static_cast<const int32_t*>(given.untyped_data());
-    return kept_.emplace_back(narrow, narrow + count);
+    return kept_alive_.emplace_back(narrow, narrow + count);
   }
 
   const ffi::RemainingArgs& arguments_;
@@ -362,7 +362,7 @@ class JaxCall {
   const Attributes attributes_;
   const std::vector<float> class_weights_;
   const std::vector<double> temperatures_;
-  mutable std::deque<std::vector<int64_t>> kept_;  // vocab_ids of the heads
+  mutable std::deque<std::vector<int64_t>> kept_alive_;  // vocab_ids of the heads
 };
 
 // Returns exceptions as errors: they must not propagate through XLA.

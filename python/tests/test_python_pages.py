@@ -4,6 +4,7 @@
 import pathlib
 import re
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -48,7 +49,21 @@ def of_torch():
     hidden, lm_head = names["hidden"].requires_grad_(), torch.nn.Linear(H, V)
     names |= {name: getattr(functions, name) for name in functions.__all__}
     names |= {"states": [hidden[None]] * 2, "ids": torch.arange(N)[None], "lambdas": [0.3, 0.1], "tokens": N}
+    body = lambda ids, attention_mask: types.SimpleNamespace(last_hidden_state=hidden[None])  # noqa: E731
+    names |= {"model": types.SimpleNamespace(model=body, lm_head=lm_head), "attention_mask": torch.ones(1, N)}
+    names |= {"answer_mask": torch.arange(N)[None] > 1, "token_weights": torch.rand(N)}
     return {"torch": torch, "lm_head": lm_head, "targets": torch.arange(N), **names}
+
+
+def of_trl(folder):
+    trainers = pytest.importorskip("trl_trainers")
+    model_of, trainer_of = trainers.model_of, trainers.trainer_of
+    return {"make_trainer": lambda: trainer_of("dpo", model_of("llama"), folder)}
+
+
+def of_sizes():
+    pytest.importorskip("torch")
+    return {"N": N, "H": H, "V": V}
 
 
 def of_jax():
@@ -64,7 +79,9 @@ def of_jax():
 # For each block the function that creates its names; None if it needs a real model.
 BLOCKS = {
     "getting-started": (of_torch, None, of_torch, None, of_torch),
-    "pytorch": (of_torch, of_torch, of_torch, of_torch),
+    "faq": (of_sizes,),
+    "pytorch": (of_torch, of_torch, of_torch, of_torch, of_torch),
+    "transformers": (None, None, of_trl, None),
     "numpy": (of_numpy,),
     "jax": (of_jax,),
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),
@@ -98,9 +115,9 @@ def test_the_code_of_the_pages_on_losses_runs():
 
 
 @pytest.mark.parametrize("page", BLOCKS)
-def test_the_code_of_a_page_runs(page):
+def test_the_code_of_a_page_runs(page, tmp_path):
     blocks = blocks_of(f"{page}.md")
     assert len(blocks) == len(BLOCKS[page])
     for block, names in zip(blocks, BLOCKS[page]):
         if names is not None:
-            exec(compile(block, page, "exec"), names())
+            exec(compile(block, page, "exec"), names(tmp_path) if names is of_trl else names())

@@ -16,7 +16,7 @@ namespace {
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
 // Creates the meeting of the ranks that share a call, and adds the context's options to its digests.
-std::shared_ptr<ranks::Meeting> meet(const Context& context) {
+std::shared_ptr<ranks::Meeting> make_meeting(const Context& context) {
   const Ranks& ranks = context.options().ranks;
   if (!ranks.any()) return nullptr;
   try {
@@ -27,7 +27,7 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
     if (ranks.data) meeting->data.digests().add("sum_d_weight", ranks.sum_d_weight);
     return meeting;
   } catch (...) {
-    ranks::leave(ranks, std::current_exception());
+    ranks::report_failure(ranks, std::current_exception());
     throw;
   }
 }
@@ -87,10 +87,13 @@ Call::FromHidden Call::from_hidden(const Logits& logits, const Teacher* teacher,
   core::set_gradients(gradients, head.layout, outputs_);
   if (gradients.d_logits.given())
     core::fail("d_logits is set, but the logits are computed from hidden states and a head");
-  std::optional<TeacherMatrices> beside;
-  if (teacher) problem::add_teacher(beside.emplace(matrices_of(*teacher)), ranks.cuts_vocab(), source.tensors);
+  std::optional<TeacherMatrices> teacher_matrices;
+  if (teacher)
+    problem::add_teacher(teacher_matrices.emplace(matrices_of(*teacher)), ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
-  shared_ = ranks::share(*meeting_, ranks, {head, beside && !beside->has_logits() ? &beside->head : nullptr}, outputs_);
+  shared_ = ranks::share(
+      *meeting_, ranks, {head, teacher_matrices && !teacher_matrices->has_logits() ? &teacher_matrices->head : nullptr},
+      outputs_);
   if (!shared_.cut) return source;
   source.tensors.shape.vocab_size = shared_.cut->vocab_size;
   source.tensors.shape.first_entry = shared_.cut->first_entry;
@@ -120,7 +123,7 @@ std::variant<Call::FromHidden, Call::FromLogits> Call::source_of(const Logits& l
 Call::Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& gradients)
     : scope_(store_of(context)),
       context_(context),
-      meeting_(meet(context)),
+      meeting_(make_meeting(context)),
       source_(ranks::together(meeting_.get(), [&] { return source_of(logits, teacher, gradients); })) {}
 Call::Call(const Call& whole, const char* name, const Logits& logits)
     : scope_(core::current_store()),
@@ -228,7 +231,7 @@ void Call::digest_problem() const {
 // Only for `data`: ranks of the vocabulary agree when they plan, but ranks of a batch may exchange nothing
 // else before the call ends.
 void Call::meet_data() const {
-  if (meeting_) meeting_->data.agree();
+  if (meeting_) meeting_->data.barrier();
 }
 
 void Call::count_part(const Plan& part) {

@@ -65,7 +65,7 @@ class Call {
   auto complete(const Work& work) {
     return ranks::together(meeting_.get(), [&] {
       auto result = work(*this);
-      if (meeting_) meeting_->agree();
+      if (meeting_) meeting_->barrier();
       return result;
     });
   }

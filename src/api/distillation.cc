@@ -21,13 +21,13 @@ struct api::Steps<Distillation> {
     // Without targets every row is active; the ids do not matter.
     core::Array<int64_t> ids(static_cast<size_t>(tokens), 0);
     if (task.targets.count() != 0 || tokens == 0) ids = call.target_ids(task.targets, task.token);
-    problem::Task made = loss::distillation_task(task);
+    problem::Task problem_task = loss::distillation_task(task);
     if (task.hard_weight != 0) problem::check_scale("hard_temperature", task.hard_temperature, call.shape().dtype);
-    if (task.teacher_temperature) made.divergence->teacher_name = "teacher_temperature";
-    made.divergence->teacher_rounding = task.teacher_round_logits_to;
+    if (task.teacher_temperature) problem_task.divergence->teacher_name = "teacher_temperature";
+    problem_task.divergence->teacher_rounding = task.teacher_round_logits_to;
     loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), ids);
-    made.picks = problem::target_picks(std::move(ids));
-    call.set_task(std::move(made), {core::range_of("targets", task.targets)});
+    problem_task.picks = problem::target_picks(std::move(ids));
+    call.set_task(std::move(problem_task), {core::range_of("targets", task.targets)});
     return loss::DistillationLoss(task, std::move(sequences), call.problem(), call.totals());
   }
   void prepare(const Call&, loss::DistillationLoss&) const {}

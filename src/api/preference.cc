@@ -127,11 +127,11 @@ struct Steps<KtoLoss> {
       digests.add_values(name, values.size, [&](int64_t i) { return counts(i) ? core::read(values, i) : 0; });
     };
     const auto all = [](int64_t) { return true; };
-    const auto takes_part = [&](int64_t s) { return tokens.count(s) > 0; };
+    const auto is_active = [&](int64_t s) { return tokens.count(s) > 0; };
     say("kl_logps", task.kl_logps, all);
     say("kl_ref_logps", task.kl_ref_logps, all);
-    say("sequence_weights", task.sequence_weights, takes_part);
-    say("reward_targets", task.reward_targets, takes_part);
+    say("sequence_weights", task.sequence_weights, is_active);
+    say("reward_targets", task.reward_targets, is_active);
   }
   Plan backward(Call& call, const loss::SequenceLoss&, const Forward<KtoLoss>& forward,
                 const Upstream& upstream) const {

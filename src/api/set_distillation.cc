@@ -29,12 +29,12 @@ struct api::Steps<SetDistillation> {
     core::Array<int64_t> active(static_cast<size_t>(shape.tokens), problem::kNoTarget);
     for (const int64_t row : rows.picks.rows) active[static_cast<size_t>(row)] = 0;
     loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), std::move(active));
-    problem::Task made = {.options = task.token, .request = {}, .picks = std::move(rows.picks)};
-    made.request.outside = task.outside == OutsideSet::kTail;
-    made.over_picks = renormalised;
+    problem::Task problem_task = {.options = task.token, .request = {}, .picks = std::move(rows.picks)};
+    problem_task.request.outside = task.outside == OutsideSet::kTail;
+    problem_task.over_picks = renormalised;
     core::Array<core::ByteRange> reads = loss::ranges_of(task.teacher);
     reads.push_back(core::range_of("targets", task.targets));
-    call.set_task(std::move(made), std::move(reads));
+    call.set_task(std::move(problem_task), std::move(reads));
     return loss::SetDistillationLoss(task, std::move(rows), std::move(sequences), call.problem(), call.totals());
   }
   // Ranks with the same tokens must have the same teacher.

@@ -20,9 +20,10 @@ struct api::Steps<SoftCrossEntropy> {
     loss::check_options(task);
     loss::SoftRows rows =
         loss::check_soft_targets(task.targets, call.shape(), task.subtract_entropy, call.context().threads());
-    problem::Task made = {.options = task.token, .request = {.cross = rows.dense}, .picks = std::move(rows.picks)};
-    if (rows.dense) made.cross = std::move(rows.cross);
-    call.set_task(std::move(made), loss::ranges_of(task.targets));
+    problem::Task problem_task = {
+        .options = task.token, .request = {.cross = rows.dense}, .picks = std::move(rows.picks)};
+    if (rows.dense) problem_task.cross = std::move(rows.cross);
+    call.set_task(std::move(problem_task), loss::ranges_of(task.targets));
     return loss::SoftCrossEntropyLoss(task, std::move(rows), call.problem(), call.totals());
   }
   // Ranks with the same tokens must have the same targets.

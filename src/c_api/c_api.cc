@@ -38,7 +38,7 @@ class CallbackCommunicator final : public Communicator {
   logitless_communicator given_;
 };
 
-std::string_view text_of(const char* text, const char* name) { return &there(text, name); }
+std::string_view text_of(const char* text, const char* name) { return &deref(text, name); }
 
 Tensor tensor_of(const logitless_tensor& in) {
   Tensor out;
@@ -60,7 +60,7 @@ logitless_tensor tensor_of(const ConstTensor& in) {
 // Sets a key; if that fails, stores the failure for the next verb.
 template <class Set>
 logitless_status setting(logitless_call* call, const char* name, const Set& set) {
-  const logitless_status status = guarded([&] { set(*there(call, "call").record, text_of(name, "name")); });
+  const logitless_status status = guarded([&] { set(*deref(call, "call").record, text_of(name, "name")); });
   if (status == LOGITLESS_INVALID_INPUT && call && name) {
     guarded([&] {
       if (call->first_failure.empty()) call->first_failure = logitless_last_error(), call->failed_key = name;
@@ -73,7 +73,7 @@ logitless_status setting(logitless_call* call, const char* name, const Set& set)
 template <class Verb>
 logitless_status running(logitless_call* call, const Verb& verb) {
   return guarded([&] {
-    std::string failure = std::exchange(there(call, "call").first_failure, {});
+    std::string failure = std::exchange(deref(call, "call").first_failure, {});
     if (!failure.empty()) throw InvalidInput(failure);
     verb(*call->record);
   });
@@ -113,8 +113,8 @@ bool take(const record::Value& value, logitless_call&, logitless_tensor& out) {
 template <class T>
 logitless_status reading(logitless_call* call, const char* name, T* out, const char* kind) {
   return guarded([&] {
-    T& place = there(out, "the pointer to the result");
-    const record::Value value = there(call, "call").record->get(text_of(name, "name"));
+    T& place = deref(out, "the pointer to the result");
+    const record::Value value = deref(call, "call").record->get(text_of(name, "name"));
     if (!take(value, *call, place)) core::fail(name, " is not ", kind);
   });
 }
@@ -145,15 +145,15 @@ logitless_context* logitless_context_new(void) {
 void logitless_context_free(logitless_context* context) { delete context; }
 
 logitless_status logitless_context_set(logitless_context* context, const char* name, const char* text) {
-  return guarded([&] { there(context, "context").record.set(text_of(name, "name"), text_of(text, "text")); });
+  return guarded([&] { deref(context, "context").record.set(text_of(name, "name"), text_of(text, "text")); });
 }
 
 logitless_status logitless_context_set_ranks(logitless_context* context, const char* name,
                                              const logitless_communicator* communicator) {
   return guarded([&] {
     std::shared_ptr<Communicator> ranks;
-    if (communicator) ranks = std::make_shared<CallbackCommunicator>(there(communicator, "communicator"));
-    there(context, "context").record.set_ranks(text_of(name, "name"), std::move(ranks));
+    if (communicator) ranks = std::make_shared<CallbackCommunicator>(deref(communicator, "communicator"));
+    deref(context, "context").record.set_ranks(text_of(name, "name"), std::move(ranks));
   });
 }
 
@@ -172,7 +172,7 @@ void logitless_call_free(logitless_call* call) { delete call; }
 logitless_status logitless_set_tensor(logitless_call* call, const char* name, const logitless_tensor* tensor) {
   return setting(call, name, [&](record::Record& record, std::string_view key) {
     if (tensor) {
-      record.set(key, tensor_of(there(tensor, "tensor")));
+      record.set(key, tensor_of(deref(tensor, "tensor")));
     } else {
       record.unset(key);
     }
@@ -190,7 +190,7 @@ logitless_status logitless_set_text(logitless_call* call, const char* name, cons
 }
 logitless_status logitless_unset(logitless_call* call, const char* name) {
   return guarded([&] {
-    there(call, "call");
+    deref(call, "call");
     const std::string key(text_of(name, "name"));
     const bool failed = !call->first_failure.empty() && call->failed_key == key;
     if (failed) call->first_failure.clear();

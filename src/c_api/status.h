@@ -46,7 +46,7 @@ logitless_status guarded(const Body& body) noexcept {
 
 /// Returns *pointer; throws InvalidInput if it is NULL or not aligned.
 template <class T>
-T& there(T* pointer, const char* name) {
+T& deref(T* pointer, const char* name) {
   if (!pointer) core::fail(name, " is NULL");
   const void* at = pointer;
   if (reinterpret_cast<uintptr_t>(at) % alignof(T) != 0) core::fail(name, " = ", at, " is not aligned");

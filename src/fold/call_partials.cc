@@ -15,8 +15,8 @@ std::byte* CallPartials::put(Walk walk, int64_t row, int64_t place, const stats:
   return to;
 }
 
-std::byte* CallPartials::put_nothing(Walk walk, int64_t row, std::byte* to) const {
-  for (const Partials* partials : of(walk)) to = partials->put_nothing(row, to);
+std::byte* CallPartials::put_empty(Walk walk, int64_t row, std::byte* to) const {
+  for (const Partials* partials : of(walk)) to = partials->put_empty(row, to);
   return to;
 }
 

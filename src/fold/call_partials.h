@@ -86,7 +86,7 @@ class CallPartials {
   /// contiguous.
   size_t wire_bytes(Walk walk, int64_t row) const;
   std::byte* put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const;
-  std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;
+  std::byte* put_empty(Walk walk, int64_t row, std::byte* to) const;
   const std::byte* join(Walk walk, int64_t row, int64_t place, bool first, const std::byte* from,
                         stats::Columns& columns) const;
 

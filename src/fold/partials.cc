@@ -64,7 +64,7 @@ std::byte* SoftmaxPartials::put(int64_t row, int64_t place, const stats::Columns
   return put(row, *of(0, place), value_of, to);
 }
 
-std::byte* SoftmaxPartials::put_nothing(int64_t row, std::byte* to) const {
+std::byte* SoftmaxPartials::put_empty(int64_t row, std::byte* to) const {
   return put(
       row, kernels::RowStats(), [](size_t) { return kNan; }, to);
 }
@@ -129,7 +129,7 @@ std::byte* LogSumPartials::put(int64_t, int64_t place, const stats::Columns&, st
   return write.end();
 }
 
-std::byte* LogSumPartials::put_nothing(int64_t, std::byte* to) const {
+std::byte* LogSumPartials::put_empty(int64_t, std::byte* to) const {
   Writer write(to);
   kernels::RowStats none;
   each_sent(none, write);

@@ -37,7 +37,7 @@ class Partials {
   /// `columns` and included.
   virtual std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const = 0;
   /// Writes what a slice without vocabulary entries sends, and returns the end.
-  virtual std::byte* put_nothing(int64_t row, std::byte* to) const = 0;
+  virtual std::byte* put_empty(int64_t row, std::byte* to) const = 0;
   /// Merges a row received from the next slice of the vocabulary into its result, and returns the end of the
   /// bytes read. `first`: this is the first slice, so the result is overwritten.
   virtual const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
@@ -69,7 +69,7 @@ class PartialsOf : public Partials {
   std::byte* put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const override {
     return put_bytes(*of(0, place), to);
   }
-  std::byte* put_nothing(int64_t, std::byte* to) const override { return put_bytes(T{}, to); }
+  std::byte* put_empty(int64_t, std::byte* to) const override { return put_bytes(T{}, to); }
   const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from, stats::Columns&) const override {
     T part;
     std::memcpy(&part, from, sizeof part);
@@ -110,7 +110,7 @@ class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
 
   size_t wire_bytes(int64_t row) const override;
   std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  std::byte* put_empty(int64_t row, std::byte* to) const override;
   const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
                         stats::Columns& columns) const override;
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
@@ -141,7 +141,7 @@ class LogSumPartials : public PartialsOf<kernels::RowStats> {
 
   size_t wire_bytes(int64_t row) const final;
   std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const final;
-  std::byte* put_nothing(int64_t row, std::byte* to) const final;
+  std::byte* put_empty(int64_t row, std::byte* to) const final;
   const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
                         stats::Columns& columns) const final;
 

@@ -28,7 +28,7 @@ stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(int64_t row, int64
   out.entries = out.stride = std::min(vocab_tile_, problem_.entries - first);
   const kernels::RowKernels& kernels = tiles_->row_kernels();
   out.data = logits_.values(kernels, row, first, out.entries, scratch.values);
-  if (teacher_.any()) out.beside = teacher_.values(kernels, row, first, out.entries, scratch.beside);
+  if (teacher_.any()) out.teacher_data = teacher_.values(kernels, row, first, out.entries, scratch.teacher_data);
   return out;
 }
 

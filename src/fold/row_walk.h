@@ -36,7 +36,7 @@ class RowWalk {
     Logit* row = nullptr;  // [vocab_tile], or [3 * vocab_tile] with a teacher: capped logits
     // [vocab_tile]: logits that were widened or gathered, then their gradients
     Logit* values = nullptr;
-    Logit* beside = nullptr;                        // [vocab_tile]: the teacher's logits, widened
+    Logit* teacher_data = nullptr;                  // [vocab_tile]: the teacher's logits, widened
     kernels::PickGradient<Logit>* picks = nullptr;  // for one row
   };
   /// `narrow`: logits or gradients have a 16-bit type; `narrow_teacher`: the teacher's logits have one. With
@@ -66,7 +66,7 @@ class RowWalk {
     for (Scratch& one : scratch_) {
       one.row = arena.take<Logit>((problem_.divergence ? 3 : 1) * vocab_tile_);
       if (sizes.narrow || problem_.over_picks) one.values = arena.take<Logit>(vocab_tile_);
-      if (sizes.narrow_teacher) one.beside = arena.take<Logit>(vocab_tile_);
+      if (sizes.narrow_teacher) one.teacher_data = arena.take<Logit>(vocab_tile_);
       one.picks = arena.take<kernels::PickGradient<Logit>>(picks);
     }
   }

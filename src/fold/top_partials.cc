@@ -42,7 +42,7 @@ std::byte* TopPartials::put(int64_t, int64_t place, const stats::Columns&, std::
   return put_entries(list.entries, list.state->count, to);
 }
 
-std::byte* TopPartials::put_nothing(int64_t, std::byte* to) const { return put_entries(nullptr, 0, to); }
+std::byte* TopPartials::put_empty(int64_t, std::byte* to) const { return put_entries(nullptr, 0, to); }
 
 const std::byte* TopPartials::join(int64_t, int64_t place, bool first, const std::byte* from, stats::Columns&) const {
   if (first) begin(place, 1);

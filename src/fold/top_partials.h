@@ -38,7 +38,7 @@ class TopPartials final : public Partials {
 
   size_t wire_bytes(int64_t row) const override;
   std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const override;
-  std::byte* put_nothing(int64_t row, std::byte* to) const override;
+  std::byte* put_empty(int64_t row, std::byte* to) const override;
   const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
                         stats::Columns& columns) const override;
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;

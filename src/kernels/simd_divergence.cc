@@ -358,7 +358,7 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
     const T* teacher = capped_row(args.teacher_shape, args.teacher_logits + base.places[k] * args.teacher_shape.stride,
                                   base.scratch + 2 * cols);
     const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
-    if constexpr (decltype(row)::kKeeps) {
+    if constexpr (decltype(row)::kSumsResiduals) {
       // The pick's gradient replaces the softmax's, so the residual with the latter must not be counted.
       const TakenBackRow back = {row.kept, row.total};
       const auto take_back = [&](const PickGradient<T>&, int64_t column) HWY_ATTR {

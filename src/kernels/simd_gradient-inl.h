@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<D> residual_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUns
 // the output itself, else `apart`. KeptRow rounds to bfloat16 and sums the residuals by columns and over the
 // row: store() adds them to the lanes of `residuals`, and the caller passes the sum of the lanes to keep().
 struct NothingKept {
-  static constexpr bool kKeeps = false;
+  static constexpr bool kSumsResiduals = false;
   void keep(double) const {}
 };
 template <class T>
@@ -69,16 +69,16 @@ struct SplitRow : NothingKept {
   }
 };
 template <int kSign, class D>
-HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> here, int64_t v, float* columns, float* sizes) {
+HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> residual, int64_t v, float* columns, float* sizes) {
   const auto put = [&](float* to, hn::Vec<D> summand) HWY_ATTR {
     const auto sum = hn::LoadU(d, to + v);
     hn::StoreU(kSign > 0 ? hn::Add(sum, summand) : hn::Sub(sum, summand), d, to + v);
   };
-  if (columns) put(columns, here);
+  if (columns) put(columns, residual);
   if (sizes) put(sizes, hn::IfThenElseZero(hn::IsFinite(value), hn::Abs(value)));
 }
 struct KeptRow {
-  static constexpr bool kKeeps = true;
+  static constexpr bool kSumsResiduals = true;
   bfloat16* out;
   Residuals kept;
   float* total;
@@ -88,9 +88,9 @@ struct KeptRow {
   HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& residuals) const {
     const auto bits = bf16_bits(d, value);
     store_bf16_bits(d, bits, out + v);
-    const auto here = residual_of(d, value, bits);
-    residuals = hn::Add(residuals, here);
-    keep_columns<1>(d, value, here, v, kept.columns, kept.sizes);
+    const auto residual = residual_of(d, value, bits);
+    residuals = hn::Add(residuals, residual);
+    keep_columns<1>(d, value, residual, v, kept.columns, kept.sizes);
   }
 };
 // Subtracts the residuals that KeptRow adds for a column, and stores nothing.
@@ -100,9 +100,9 @@ struct TakenBackRow {
   void keep(float residual) const { *total -= residual; }
   template <class D>
   HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& residuals) const {
-    const auto here = residual_of(d, value, bf16_bits(d, value));
-    residuals = hn::Add(residuals, here);
-    keep_columns<-1>(d, value, here, v, kept.columns, kept.sizes);
+    const auto residual = residual_of(d, value, bf16_bits(d, value));
+    residuals = hn::Add(residuals, residual);
+    keep_columns<-1>(d, value, residual, v, kept.columns, kept.sizes);
   }
 };
 // Stores a single column.
@@ -172,7 +172,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
     }
     const PickGradient<T>* const picks_end = g.picks + g.pick_count;
     const auto columns = [&](const auto* weights) HWY_ATTR {
-      if constexpr (decltype(row)::kKeeps) {
+      if constexpr (decltype(row)::kSumsResiduals) {
         // A pick's gradient replaces the formula's in its column, so the formula's residual there must not be
         // counted.
         const TakenBackRow back = {row.kept, row.total};

@@ -142,7 +142,7 @@ PolicyResult CompletionLoss::result(const TokenStats& stats, const Plan& plan) c
          good_logp = 0;
   const SequenceTokens& tokens = batch_.tokens;
   for (size_t i = 0; i < loss_.size(); ++i) {
-    if (!tokens.takes_part(i)) continue;
+    if (!tokens.is_active(i)) continue;
     const double weight = once ? 1 / tokens.count(tokens.sequence[i]) : 1;
     weights += weight;
     ratio += weight * ratio_[i];

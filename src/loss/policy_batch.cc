@@ -89,8 +89,9 @@ void check_weights(const PolicyLoss& o) {
               " needs sampling_logps");
   check_needs(o, o.m2_threshold.has_value(), o.sampling_logps, "m2_threshold = ", o.m2_threshold.value_or(0),
               " needs sampling_logps");
-  const bool teaches = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
-  const bool uses = corrects || o.off_policy_mask_threshold || teaches || o.sampler_penalty != 0 || o.m2_threshold;
+  const bool teacher_uses_sampling = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
+  const bool uses =
+      corrects || o.off_policy_mask_threshold || teacher_uses_sampling || o.sampler_penalty != 0 || o.m2_threshold;
   fail_if(o.sampling_logps.count() != 0 && !uses,
           "sampling_logps is given but no sampler_correction, off_policy_mask_threshold, teacher_against, ",
           "sampler_penalty or m2_threshold uses it");
@@ -163,7 +164,7 @@ PolicyBatch::PolicyBatch(const PolicyLoss& options, std::span<const int64_t> off
   advantages.assign(tokens.targets.size(), 0);
   for (size_t i = 0; has_advantages && i < advantages.size(); ++i) {
     const int64_t entry = per_token ? static_cast<int64_t>(i) : tokens.sequence[i];
-    if (tokens.takes_part(i)) advantages[i] = finite_entry("advantages", given, entry);
+    if (tokens.is_active(i)) advantages[i] = finite_entry("advantages", given, entry);
   }
   old = token_values("old_logps", options.old_logps, tokens, rows_name);
   ref = token_values("ref_logps", options.ref_logps, tokens, rows_name);

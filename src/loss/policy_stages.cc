@@ -86,7 +86,7 @@ TrustRegion trust_region_of(const PolicyLoss& options) {
 
 PolicyWeights::PolicyWeights(const PolicyLoss& options, const PolicyBatch& batch)
     : options_(options),
-      drifts_from_old_(batch.sampling.empty()),
+      behaviour_is_old_(batch.sampling.empty()),
       region_(batch.old.empty() ? TrustRegion::kNone : trust_region_of(options)),
       correction_(options.sampler_correction) {
   // The weight of a sequence includes the correction.
@@ -104,7 +104,7 @@ void PolicyWeights::add(const PolicyToken& token) {
   if (sums_.empty()) return;
   Sums& sums = sums_[token.sequence];
   sums.sampler += token.sampler_log_ratio;
-  const double behaviour = drifts_from_old_ ? token.old_logp : token.sampling_logp;
+  const double behaviour = behaviour_is_old_ ? token.old_logp : token.sampling_logp;
   if (!std::isnan(behaviour)) sums.drift += behaviour - token.logp;
 }
 

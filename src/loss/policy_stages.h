@@ -198,7 +198,7 @@ class PolicyWeights {
   bool is_near(const PolicyToken& token) const;
 
   const PolicyLoss& options_;
-  bool drifts_from_old_;  // q is old_logps
+  bool behaviour_is_old_;  // q is old_logps
   TrustRegion region_;
   SamplerCorrection correction_;
   core::Array<Sums> sums_;     // [B]; empty if nothing reads them

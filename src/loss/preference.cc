@@ -90,7 +90,7 @@ void PairLoss::weigh_tails() {
   token_weights_.assign(tokens_.targets.size(), 1);
   core::Array<int64_t> seen(tokens_.counts.size(), 0);
   for (size_t i = 0; i < tokens_.targets.size(); ++i) {
-    if (!tokens_.takes_part(i)) continue;
+    if (!tokens_.is_active(i)) continue;
     const int64_t s = tokens_.sequence[i], other = other_side(s);
     if (++seen[static_cast<size_t>(s)] > tokens_.counts[static_cast<size_t>(other)]) {
       token_weights_[i] = *options_.ld_alpha;

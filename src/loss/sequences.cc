@@ -21,7 +21,7 @@ double SequenceTokens::total() const {
 double SequenceTokens::sum(const std::vector<double>& values) const {
   double sum = 0;
   for (size_t row = 0; row < targets.size(); ++row) {
-    if (takes_part(row)) sum += values[row];
+    if (is_active(row)) sum += values[row];
   }
   return sum;
 }
@@ -34,7 +34,7 @@ SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int6
   for (size_t s = 0; s < out.counts.size(); ++s) {
     for (auto row = static_cast<size_t>(offsets[s]); row < static_cast<size_t>(offsets[s + 1]); ++row) {
       out.sequence[row] = static_cast<int64_t>(s);
-      out.counts[s] += out.takes_part(row);
+      out.counts[s] += out.is_active(row);
     }
   }
   return out;
@@ -75,7 +75,7 @@ core::Array<double> token_values(std::string_view name, const ConstTensor& given
           " has ", tokens.tokens(), " rows");
   core::Array<double> out(static_cast<size_t>(values.size), 0);
   for (size_t row = 0; row < out.size(); ++row) {
-    if (tokens.takes_part(row)) out[row] = finite_entry(name, values, static_cast<int64_t>(row), nan_allowed);
+    if (tokens.is_active(row)) out[row] = finite_entry(name, values, static_cast<int64_t>(row), nan_allowed);
   }
   return out;
 }

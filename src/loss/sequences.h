@@ -25,7 +25,7 @@ struct SequenceTokens {
 
   int64_t sequences() const { return static_cast<int64_t>(counts.size()); }
   int64_t tokens() const { return static_cast<int64_t>(targets.size()); }
-  bool takes_part(size_t row) const { return targets[row] != kNoTarget; }
+  bool is_active(size_t row) const { return targets[row] != kNoTarget; }
   double count(std::integral auto s) const { return static_cast<double>(counts[static_cast<size_t>(s)]); }
   /// Returns the number of active rows.
   double total() const;

@@ -126,7 +126,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
   run.approximates = approximates;
   run.gradient_terms = gradient_terms(context_, source_);
   chunk_rows = cut_rows(chunk_rows, cap, run);
-  run.weight_apart = weight_apart_ && run.logits_stay() && run.chunk_count() > 1;
+  run.weight_apart = weight_apart_ && run.keeps_logits() && run.chunk_count() > 1;
   const bool tile_by_tile = weight_apart_ && !run.weight_apart;
   set_splits(measure_chunks(run), tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
   if (run.expected_rows()) run.grid.vocab_ranges = 1;

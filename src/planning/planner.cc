@@ -31,7 +31,7 @@ constexpr double kCachedBytes = 16 << 20;
 // read and replaced by its gradient, and read by the gradient's products; caches fetch a line before it is
 // written. Each chunk except one reads the head again, and reads and writes d_weight. Otherwise logits are
 // recomputed `times` times: for their gradients, and for a second walk.
-bool keeping_pays(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one) {
+bool storing_is_cheaper(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one) {
   const auto area = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
@@ -56,9 +56,9 @@ class Planner {
  public:
   Planner(const detail::ContextState& context, int threads, const HiddenProblem& problem,
           const Computation& computation, const GradientMatrices& outputs)
-      : wanted_(context.options.plan),
+      : requested_(context.options.plan),
         has_divergence_(problem.divergence.has_value()),
-        walks_twice_(problem.request.rank),
+        needs_second_walk_(problem.request.rank),
         threads_(threads),
         computation_(computation),
         outputs_(outputs),
@@ -101,15 +101,15 @@ class Planner {
     const auto with_tiles = [&] { return computation_.backward ? with_gradients() : without_gradients(); };
     if (!takes_expected_rows()) return with_tiles();
     RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
-    if (computation_.forward && computation_.backward && wanted_ == PlanKind::kExpectedRow) return expected;
+    if (computation_.forward && computation_.backward && requested_ == PlanKind::kExpectedRow) return expected;
     return or_else(std::move(expected), with_tiles);
   }
 
   // Returns whether to compute d_hidden from expected rows, if the budget allows it. With gradients of the
   // head this would need as many products as two pass.
   bool takes_expected_rows() const {
-    const bool pays = !computation_.forward || (!walks_twice_ && !outputs_.wants_head());
-    return computation_.expected_rows && (pays || wanted_ == PlanKind::kExpectedRow);
+    const bool is_cheaper = !computation_.forward || (!needs_second_walk_ && !outputs_.wants_head());
+    return computation_.expected_rows && (is_cheaper || requested_ == PlanKind::kExpectedRow);
   }
 
   static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
@@ -125,16 +125,16 @@ class Planner {
 
   // Returns the plan that computes gradients for all vocabulary entries, tile by tile.
   RunPlan with_gradients() const {
-    if (!computation_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
-    return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
+    if (!computation_.forward || requested_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
+    return requested_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
   // Two heads need two passes over the logits: plan one pass stores the logits in between, if that pays.
   RunPlan without_gradients() const {
-    if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
-    const bool asked = wanted_ == PlanKind::kOnePass;
-    RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
-    if (!asked && !keeping_pays(cutter_.source(), outputs_, 1, one)) return forward_only();
+    if (!has_divergence_ || requested_ == PlanKind::kTwoPass) return forward_only();
+    const bool requested = requested_ == PlanKind::kOnePass;
+    RunPlan one = one_pass(requested ? 1 : std::min(rows(), kMinChunkRows));
+    if (!requested && !storing_is_cheaper(cutter_.source(), outputs_, 1, one)) return forward_only();
     return or_else(std::move(one), [&] { return forward_only(); });
   }
 
@@ -168,7 +168,7 @@ class Planner {
   RunPlan one_pass_or_two() const {
     RunPlan one = one_pass(std::min(rows(), kMinChunkRows));
     const bool one_fits = fits(one);
-    if (one_fits && keeping_pays(cutter_.source(), outputs_, has_divergence_ ? 2 : 1, one)) return one;
+    if (one_fits && storing_is_cheaper(cutter_.source(), outputs_, has_divergence_ ? 2 : 1, one)) return one;
     RunPlan two = tiled(PlanKind::kTwoPass, rows());
     if (fits(two)) return two;
     return one_fits ? one : smaller(one, two);
@@ -257,9 +257,9 @@ class Planner {
 
   bool fits(const RunPlan& run) const { return run.plan.workspace_bytes <= budget_; }
 
-  const PlanKind wanted_;
+  const PlanKind requested_;
   const bool has_divergence_;
-  const bool walks_twice_;  // in every plan, so stored logits save a product
+  const bool needs_second_walk_;  // in every plan, so stored logits save a product
   const int threads_;
   const Computation& computation_;
   const GradientMatrices& outputs_;

@@ -75,7 +75,7 @@ struct RunPlan {
     return std::span(blocks.order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   }
   /// The logits of a chunk are stored until their gradients are computed (one pass), not recomputed.
-  bool logits_stay() const { return plan.kind == PlanKind::kOnePass; }
+  bool keeps_logits() const { return plan.kind == PlanKind::kOnePass; }
   /// Gradients of states come from expected rows: summed by the first walk, or by the forward half of a call.
   bool expected_rows() const { return plan.kind == PlanKind::kExpectedRow; }
   /// Computation::approximates. If exact gradients turn out to be cheaper, they are computed.

@@ -236,13 +236,13 @@ void add_teacher(const TeacherMatrices& teacher, bool may_be_empty, HiddenTensor
     tensors.operands.teacher_logits = teacher.logits;
     return;
   }
-  HiddenTensors beside;
+  HiddenTensors teacher_tensors;
   try {
-    beside = check_tensors(teacher.hidden, teacher.head, may_be_empty);
+    teacher_tensors = check_tensors(teacher.hidden, teacher.head, may_be_empty);
   } catch (const InvalidInput& error) {
     fail("teacher: ", error.what());
   }
-  const Shape &shape = tensors.shape, &of_teacher = beside.shape;
+  const Shape &shape = tensors.shape, &of_teacher = teacher_tensors.shape;
   if (of_teacher.tokens != shape.tokens) {
     fail("teacher.hidden has ", of_teacher.tokens, " rows but ", shape.rows_name, " has ", shape.tokens);
   }
@@ -251,7 +251,7 @@ void add_teacher(const TeacherMatrices& teacher, bool may_be_empty, HiddenTensor
          ": student and teacher must share one vocabulary");
   }
   check_sum_type("teacher.hidden", of_teacher.dtype, shape.dtype, shape.rows_name);
-  tensors.operands.teacher = static_cast<const StatesAndHead&>(beside.operands);
+  tensors.operands.teacher = static_cast<const StatesAndHead&>(teacher_tensors.operands);
 }
 
 namespace {

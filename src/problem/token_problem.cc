@@ -141,7 +141,7 @@ RowPicks all_rows(int64_t tokens) {
   return out;
 }
 
-bool TokenProblem::takes_part(int64_t row) const {
+bool TokenProblem::is_active(int64_t row) const {
   return std::binary_search(picks.rows.begin(), picks.rows.end(), row);
 }
 
@@ -180,9 +180,9 @@ TokenProblem resolve(const Shape& shape, Task task) {
   return problem;
 }
 
-void check_sum_type(std::string_view name, DType dtype, DType beside, std::string_view beside_name) {
-  if ((dtype == DType::kFloat64) != (beside == DType::kFloat64)) {
-    core::fail(name, " is ", name_of(dtype), " but ", beside_name, " is ", name_of(beside),
+void check_sum_type(std::string_view name, DType dtype, DType other, std::string_view other_name) {
+  if ((dtype == DType::kFloat64) != (other == DType::kFloat64)) {
+    core::fail(name, " is ", name_of(dtype), " but ", other_name, " is ", name_of(other),
                ": float64 cannot be mixed with other types");
   }
 }

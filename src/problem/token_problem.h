@@ -117,7 +117,7 @@ struct TokenProblem : Shape, Task {
     if (pick_begin(row) == pick_end(row)) return {};
     return picks.ids[static_cast<size_t>(pick_begin(row))];
   }
-  bool takes_part(int64_t row) const;
+  bool is_active(int64_t row) const;
   /// An active row has the picks [pick_begin(row), pick_end(row)), whose token ids are picks.ids.
   int64_t pick_begin(int64_t row) const {
     return picks.offsets.empty() ? row : picks.offsets[static_cast<size_t>(row)];
@@ -173,7 +173,7 @@ void check_no_targets(const TokenOptions& options, std::string_view why);
 void check_scale(std::string_view name, double value, DType dtype);
 
 /// Throws InvalidInput unless both types are float64, or neither.
-void check_sum_type(std::string_view name, DType dtype, DType beside, std::string_view beside_name);
+void check_sum_type(std::string_view name, DType dtype, DType other, std::string_view other_name);
 
 /// Throws InvalidInput unless `dtype`, of an output, is the type of its sums or of its input.
 void check_output_type(std::string_view name, DType dtype, DType input, std::string_view input_name);

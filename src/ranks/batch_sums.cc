@@ -100,7 +100,7 @@ void BatchSums::finish() {
   for (const Matrix& out : outputs_) exchanges += exchanges_of(*group_, out);
   const int64_t most = group_->most_before(exchanges);
   while (output_ < outputs_.size()) advance(outputs_[output_].rows, 1, threads_);
-  for (; exchanges < most; ++exchanges) group_->sit_out();
+  for (; exchanges < most; ++exchanges) group_->skip_exchange();
 }
 
 void BatchSums::advance(int64_t end, int64_t at_least, int threads) {

@@ -35,7 +35,7 @@ class BatchSums {
 
   /// Returns whether all ranks call reached(), at about the same time. A rank that did not would keep the
   /// others waiting.
-  bool travels_early() const { return early_; }
+  bool overlaps_backward() const { return early_; }
   /// The first `entries` rows of d_weight are final, while other threads of this call still compute. Sums
   /// those rows that fill several whole messages. Must be called on the thread that made the call.
   void reached(int64_t entries);

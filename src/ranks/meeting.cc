@@ -17,8 +17,8 @@ namespace ranks {
 namespace {
 
 // Before every exchange each rank sends its next step, the number of bytes, and one digest of its fields.
-enum Step : int64_t { kFailed, kAgree, kGather, kScatter };
-using Said = std::array<int64_t, 3>;
+enum Step : int64_t { kFailed, kBarrier, kGather, kScatter };
+using Header = std::array<int64_t, 3>;
 // With this many ranks, the headers of an exchange take 1.5 MiB, and the messages of a failure 16 MiB.
 constexpr int kMostRanks = 1 << 16;
 // Longer messages are truncated.
@@ -49,7 +49,7 @@ void fail_to(Communicator* communicator, std::string_view message) noexcept {
   try {
     // The constructor of Group refused this size, so the other ranks are not in a call.
     if (communicator->size() < 1 || communicator->size() > kMostRanks) return;
-    const Said mine = {kFailed};
+    const Header mine = {kFailed};
     Scratch all(kMessageBytes * static_cast<size_t>(communicator->size()));
     communicator->all_gather(mine.data(), all.data(), sizeof mine);
     exchange_messages(*communicator, message, all);
@@ -62,7 +62,7 @@ std::string another_call(std::string_view group) {
   return "the ranks of ranks." + std::string(group) + " do not make the same call: ";
 }
 
-const char* what_of(const std::exception_ptr& error) noexcept {
+const char* message_of(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& exception) {
@@ -82,40 +82,42 @@ Group::Group(std::string_view name, Communicator* communicator, Group* before)
   if (size_ < 1) core::fail("ranks.", name, ": size() = ", size_, " must be positive");
   if (size_ > kMostRanks) core::fail("ranks.", name, ": size() = ", size_, " is above ", kMostRanks);
   if (rank_ < 0 || rank_ >= size_) core::fail("ranks.", name, ": rank() = ", rank_, " is outside [0, ", size_, ")");
-  said_.resize(std::tuple_size_v<Said> * static_cast<size_t>(size_));
+  headers_.resize(std::tuple_size_v<Header> * static_cast<size_t>(size_));
 }
 
-void Group::announce(int64_t step, size_t bytes) {
-  if (left_) throw RankError("ranks." + std::string(name_) + ": the other ranks can no longer be reached");
-  if (before_) before_->agree();
-  const Said mine = {step, static_cast<int64_t>(bytes), static_cast<int64_t>(digests_.digest())};
-  carry([&](Communicator& c) { c.all_gather(mine.data(), said_.data(), sizeof mine); });
-  const auto said = [&](int r, size_t i) { return said_[std::tuple_size_v<Said> * static_cast<size_t>(r) + i]; };
+void Group::exchange_headers(int64_t step, size_t bytes) {
+  if (unreachable_) throw RankError("ranks." + std::string(name_) + ": the other ranks can no longer be reached");
+  if (before_) before_->barrier();
+  const Header mine = {step, static_cast<int64_t>(bytes), static_cast<int64_t>(digests_.digest())};
+  call_communicator([&](Communicator& c) { c.all_gather(mine.data(), headers_.data(), sizeof mine); });
+  const auto header_field = [&](int r, size_t i) {
+    return headers_[std::tuple_size_v<Header> * static_cast<size_t>(r) + i];
+  };
   for (int r = 0; r < size_; ++r) {
-    if (said(r, 0) != kFailed) continue;
-    left_ = true;
+    if (header_field(r, 0) != kFailed) continue;
+    unreachable_ = true;
     Scratch messages(kMessageBytes * static_cast<size_t>(size_));
     exchange_messages(*communicator_, {}, messages);
     throw RankError("rank " + std::to_string(r) + " of ranks." + std::string(name_) + ": " +
                     (messages.data() + kMessageBytes * static_cast<size_t>(r)));
   }
   for (int r = 0; r < size_; ++r) {
-    if (said(r, 2) != said(0, 2)) explain();
+    if (header_field(r, 2) != header_field(0, 2)) throw_difference();
   }
   for (int r = 0; r < size_; ++r) {
-    if (said(r, 0) == said(0, 0) && said(r, 1) == said(0, 1)) continue;
-    left_ = true;
+    if (header_field(r, 0) == header_field(0, 0) && header_field(r, 1) == header_field(0, 1)) continue;
+    unreachable_ = true;
     constexpr const char* kSteps[] = {"fails", "waits", "gathers", "scatters"};
     const auto text = [&](int i) {
-      return "rank " + std::to_string(i) + " " + kSteps[std::clamp<int64_t>(said(i, 0), kFailed, kScatter)] + " " +
-             std::to_string(said(i, 1)) + " bytes";
+      return "rank " + std::to_string(i) + " " + kSteps[std::clamp<int64_t>(header_field(i, 0), kFailed, kScatter)] +
+             " " + std::to_string(header_field(i, 1)) + " bytes";
     };
     throw RankError(another_call(name_) + text(0) + " where " + text(r));
   }
 }
 
-void Group::explain() {
-  left_ = true;
+void Group::throw_difference() {
+  unreachable_ = true;
   const std::span<const Digests::Field> fields = digests_.fields();
   const auto ranks = static_cast<size_t>(size_);
   const uint64_t count = fields.size();
@@ -143,16 +145,17 @@ void Group::explain() {
   communicator_->all_gather(&text, texts.data(), sizeof text);
   const auto name = [&](size_t rank) { return std::string(texts[rank].name); };
   const auto value = [&](size_t rank) { return std::string(texts[rank].value); };
-  const std::string there = "rank " + std::to_string(other);
+  const std::string other_rank = "rank " + std::to_string(other);
   if (name(0) != name(other)) {
     const auto given = [&](size_t rank) {
       return name(rank).empty() ? "nothing more" : name(rank) + " = " + value(rank);
     };
-    throw RankError(another_call(name_) + "rank 0 has " + given(0) + " where " + there + " has " + given(other));
+    throw RankError(another_call(name_) + "rank 0 has " + given(0) + " where " + other_rank + " has " + given(other));
   }
   throw RankError(name(0) + " must be the same on all ranks of ranks." + std::string(name_) + ": " +
-                  (value(0) == value(other) ? "the values of rank 0 and " + there + " differ"
-                                            : "rank 0 has " + value(0) + " where " + there + " has " + value(other)));
+                  (value(0) == value(other)
+                       ? "the values of rank 0 and " + other_rank + " differ"
+                       : "rank 0 has " + value(0) + " where " + other_rank + " has " + value(other)));
 }
 
 void Group::gather(const void* mine, void* all, size_t bytes) {
@@ -160,8 +163,8 @@ void Group::gather(const void* mine, void* all, size_t bytes) {
     std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all));
     return;
   }
-  announce(kGather, bytes);
-  carry([&](Communicator& c) { c.all_gather(mine, all, bytes); });
+  exchange_headers(kGather, bytes);
+  call_communicator([&](Communicator& c) { c.all_gather(mine, all, bytes); });
 }
 
 void Group::scatter(const void* mine, void* theirs, size_t bytes) {
@@ -169,12 +172,12 @@ void Group::scatter(const void* mine, void* theirs, size_t bytes) {
     std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(theirs));
     return;
   }
-  announce(kScatter, bytes);
-  carry([&](Communicator& c) { c.all_to_all(mine, theirs, bytes); });
+  exchange_headers(kScatter, bytes);
+  call_communicator([&](Communicator& c) { c.all_to_all(mine, theirs, bytes); });
 }
 
-void Group::agree() {
-  if (communicator_) announce(kAgree, 0);
+void Group::barrier() {
+  if (communicator_) exchange_headers(kBarrier, 0);
 }
 
 int64_t Group::most_before(int64_t mine) {
@@ -183,23 +186,23 @@ int64_t Group::most_before(int64_t mine) {
   return *std::max_element(all.begin(), all.end());
 }
 
-void Group::sit_out() {
-  if (before_) before_->agree();
+void Group::skip_exchange() {
+  if (before_) before_->barrier();
 }
 
-void Group::leave(std::string_view message) noexcept {
-  if (!left_) fail_to(communicator_, message);
-  left_ = true;
+void Group::report_failure(std::string_view message) noexcept {
+  if (!unreachable_) fail_to(communicator_, message);
+  unreachable_ = true;
 }
 
-void Meeting::leave(const std::exception_ptr& error) noexcept {
-  vocab.leave(what_of(error));
-  data.leave(what_of(error));
+void Meeting::report_failure(const std::exception_ptr& error) noexcept {
+  vocab.report_failure(message_of(error));
+  data.report_failure(message_of(error));
 }
 
-void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept {
-  fail_to(ranks.vocab, what_of(error));
-  fail_to(ranks.data, what_of(error));
+void report_failure(const Ranks& ranks, const std::exception_ptr& error) noexcept {
+  fail_to(ranks.vocab, message_of(error));
+  fail_to(ranks.data, message_of(error));
 }
 
 }  // namespace ranks

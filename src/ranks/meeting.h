@@ -52,29 +52,29 @@ class Group {
     scatter(mine.data(), theirs.data(), mine.size_bytes() / static_cast<size_t>(size_));
   }
   /// Waits for all ranks. Throws RankError if one has failed.
-  void agree();
+  void barrier();
   /// Returns the maximum of `mine` over the ranks of `before`, or `mine` if `before` is null. Every exchange
   /// here synchronises the ranks of `before`, so a rank with fewer exchanges than this maximum must call
-  /// sit_out() for each missing one.
+  /// skip_exchange() for each missing one.
   int64_t most_before(int64_t mine);
-  void sit_out();
+  void skip_exchange();
   /// Joins the other ranks in their next exchange and reports that this rank has failed. Has no effect if
   /// they can no longer be reached or already know of a failure.
-  void leave(std::string_view message) noexcept;
+  void report_failure(std::string_view message) noexcept;
 
  private:
   void gather(const void* mine, void* all, size_t bytes);
   void scatter(const void* mine, void* theirs, size_t bytes);
   // Exchanges the next step with all ranks, and throws if the ranks differ.
-  void announce(int64_t step, size_t bytes);
+  void exchange_headers(int64_t step, size_t bytes);
   // Throws on all ranks, with the same first field that differs.
-  [[noreturn]] void explain();
+  [[noreturn]] void throw_difference();
   // Calls a function of the communicator. If it throws, this rank can no longer reach the others.
   template <class Function>
-  void carry(const Function& function) {
-    left_ = true;
+  void call_communicator(const Function& function) {
+    unreachable_ = true;
     function(*communicator_);
-    left_ = false;
+    unreachable_ = false;
   }
 
   std::string_view name_;
@@ -82,8 +82,8 @@ class Group {
   Group* before_;
   int rank_ = 0;
   int size_ = 1;
-  bool left_ = false;          // the other ranks can no longer be reached
-  core::Array<int64_t> said_;  // [size, 3]: the headers of all ranks
+  bool unreachable_ = false;      // the other ranks can no longer be reached
+  core::Array<int64_t> headers_;  // [size, 3]: the headers of all ranks
   Digests digests_;
 };
 
@@ -109,16 +109,16 @@ class Meeting {
   };
 
   /// Waits for all ranks of both groups. Throws RankError if one has failed.
-  void agree() {
-    vocab.agree();
-    data.agree();
+  void barrier() {
+    vocab.barrier();
+    data.barrier();
   }
   /// Reports to the other ranks that this rank has failed with `error`.
-  void leave(const std::exception_ptr& error) noexcept;
+  void report_failure(const std::exception_ptr& error) noexcept;
 };
 
 /// Reports the failure of a call that has not constructed its Meeting.
-void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept;
+void report_failure(const Ranks& ranks, const std::exception_ptr& error) noexcept;
 
 /// Returns work(). If it throws, reports the exception to the other ranks (if `meeting` is not null) and
 /// rethrows it.
@@ -127,7 +127,7 @@ auto together(Meeting* meeting, const Work& work) {
   try {
     return work();
   } catch (...) {
-    if (meeting) meeting->leave(std::current_exception());
+    if (meeting) meeting->report_failure(std::current_exception());
     throw;
   }
 }

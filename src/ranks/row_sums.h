@@ -41,14 +41,14 @@ class RowSums {
           size_t sum_bytes, int threads)
       : group_(group),
         parts_(parts.begin(), parts.end()),
-        most_(*std::max_element(parts.begin(), parts.end())),
+        most_parts_(*std::max_element(parts.begin(), parts.end())),
         rows_(rows),
         cols_(cols),
         part_bytes_(cols * wire.part),
         total_bytes_(cols * wire.total),
-        share_(rows_of_message(group.size(), most_, rows, part_bytes_)),
-        mine_(static_cast<size_t>(group.size() * most_ * share_ * part_bytes_)),
-        theirs_(mine_.size()),
+        share_(rows_of_message(group.size(), most_parts_, rows, part_bytes_)),
+        send_buffer_(static_cast<size_t>(group.size() * most_parts_ * share_ * part_bytes_)),
+        receive_buffer_(send_buffer_.size()),
         sums_(static_cast<size_t>(threads * cols) * sum_bytes),
         totals_(static_cast<size_t>(share_ * total_bytes_)),
         all_(static_cast<size_t>(group.size() * share_ * total_bytes_)) {}
@@ -76,19 +76,20 @@ class RowSums {
     core::parallel_for(threads, direct ? 0 : size * count, [&](int64_t i) {
       if (begin_ + i >= rows_) return;
       for (int64_t part = 0; part < own; ++part) {
-        load(begin_ + i, part, mine_.data() + ((i / count * most_ + part) * count + i % count) * part_bytes_);
+        load(begin_ + i, part,
+             send_buffer_.data() + ((i / count * most_parts_ + part) * count + i % count) * part_bytes_);
       }
     });
-    const auto message = static_cast<size_t>(size * most_ * count * part_bytes_);
+    const auto message = static_cast<size_t>(size * most_parts_ * count * part_bytes_);
     group_.all_to_all(direct ? std::span<const std::byte>(in_place + begin_ * part_bytes_, message)
-                             : std::span<const std::byte>(mine_).first(message),
-                      std::span(theirs_).first(message));
+                             : std::span<const std::byte>(send_buffer_).first(message),
+                      std::span(receive_buffer_).first(message));
     core::parallel_for(threads, count, [&](int64_t i) {
       Sum* to = reinterpret_cast<Sum*>(sums_.data()) + omp_get_thread_num() * cols_;
       std::fill_n(to, cols_, Sum{0});
       for (int64_t r = 0; r < size; ++r) {
         for (int64_t part = 0; part < parts_[static_cast<size_t>(r)]; ++part) {
-          add(theirs_.data() + ((r * most_ + part) * count + i) * part_bytes_, to);
+          add(receive_buffer_.data() + ((r * most_parts_ + part) * count + i) * part_bytes_, to);
         }
       }
       finish(to, totals_.data() + i * total_bytes_);
@@ -104,12 +105,12 @@ class RowSums {
  private:
   Group& group_;
   const core::Array<int64_t> parts_;
-  const int64_t most_;  // most parts of a rank
+  const int64_t most_parts_;  // most parts of a rank
   const int64_t rows_, cols_;
   const int64_t part_bytes_, total_bytes_;  // per row
   const int64_t share_;                     // most rows per message that one rank sums
   int64_t begin_ = 0;                       // first row of the next message
-  core::Array<std::byte> mine_, theirs_;
+  core::Array<std::byte> send_buffer_, receive_buffer_;
   core::Array<std::byte> sums_;  // [threads, cols] of Sum
   core::Array<std::byte> totals_, all_;
 };

@@ -119,7 +119,7 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
   digests.add("chunks", run.chunk_count());
   digests.add("row_tile", run.grid.row_tile);
   digests.add("vocab_tile", run.grid.vocab_tile);
-  cut.group->agree();
+  cut.group->barrier();
 }
 
 }  // namespace

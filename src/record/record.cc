@@ -120,7 +120,7 @@ std::string Record::need_of(std::string_view name) const {
 
 // Clears the results, so that none are left if the verb fails.
 void Record::forget() {
-  left_ = Left::kNothing;
+  stored_ = Stored::kNothing;
   plan_ = nullptr;
 }
 
@@ -130,7 +130,7 @@ void Record::run() {
   take_loss();
   forget();
   do_run(context(), model_, wanted_);
-  left_ = Left::kResult;
+  stored_ = Stored::kResult;
   plan_ = &plan_of_result();
 }
 
@@ -140,13 +140,13 @@ void Record::forward() {
   take_loss();
   forget();
   do_forward(context(), model_);
-  left_ = Left::kForward;
+  stored_ = Stored::kForward;
   plan_ = &plan_of_result();
 }
 
 void Record::backward() {
   const Busy busy(*this);
-  if (left_ != Left::kForward) fail(keys_.owner(), ": backward needs the results of forward, which has not run");
+  if (stored_ != Stored::kForward) fail(keys_.owner(), ": backward needs the results of forward, which has not run");
   check_needs();
   take_loss();
   planned_ = do_backward(context(), model_, wanted_);
@@ -171,7 +171,7 @@ void Record::slice() {
 
 // Visits all current results; returns whether there are any.
 bool Record::visit_all(const Visit& visit) const {
-  const bool has_results = left_ != Left::kNothing || evaluates();
+  const bool has_results = stored_ != Stored::kNothing || evaluates();
   if (has_results) visit_results(visit);
   if (folded_rows_) visit("slice", tensor_of(folded_), Field("slice"));
   if (plan_) visit_values(*plan_, "plan.", visit);
@@ -180,7 +180,7 @@ bool Record::visit_all(const Visit& visit) const {
 
 Value Record::get(std::string_view name) {
   std::optional<Value> found;
-  int64_t tokens = left_ == Left::kNothing ? 0 : plan_of_result().tokens;
+  int64_t tokens = stored_ == Stored::kNothing ? 0 : plan_of_result().tokens;
   const bool any = visit_all([&](std::string_view at, const Value& value, const Field&) {
     if (at == name && !found) found = value;
     if (at == "logp") tokens = std::get<Tensor>(value).count();

@@ -86,7 +86,7 @@ class Record {
   Evaluate evaluate_;
 
  private:
-  enum class Left { kNothing, kResult, kForward };
+  enum class Stored { kNothing, kResult, kForward };
   class Busy;
   struct Need {
     std::string name, or_name;  ///< one of the two must be set; or_name may be empty
@@ -107,7 +107,7 @@ class Record {
   bool keep_workspace_ = false;
   VocabSlice slice_;
   std::span<const uint8_t> gathered_;
-  Left left_ = Left::kNothing;
+  Stored stored_ = Stored::kNothing;
   const Plan* plan_ = nullptr;
   Plan planned_;
   std::vector<std::byte> folded_;

@@ -75,7 +75,7 @@ class RecordOf final : public Record {
       visit_fields(FieldsOf<TokenGrads>(), add, given_);
     } else {
       static const OneOrEach kOne;
-      keys_.add("upstream", above_, kOne, Field("", "∂L/∂loss", Role{"[N]", only(DType::kFloat64)}));
+      keys_.add("upstream", upstream_, kOne, Field("", "∂L/∂loss", Role{"[N]", only(DType::kFloat64)}));
     }
   }
   void add_callback() {
@@ -102,15 +102,15 @@ class RecordOf final : public Record {
   }
 
   void do_run(const Context& context, const Logits& from, const Gradients& to) override {
-    left_.result = logitless::run(context, from, task_, to);
+    results_.result = logitless::run(context, from, task_, to);
   }
   void do_forward(const Context& context, const Logits& from) override {
-    left_ = logitless::forward(context, from, task_);
+    results_ = logitless::forward(context, from, task_);
   }
   Plan do_backward(const Context& context, const Logits& from, const Gradients& to) override {
-    if constexpr (kStatistics) return logitless::backward(context, from, task_, left_, grads(), to);
-    const Upstream upstream = above_.each.data() ? Upstream(above_.each) : Upstream(above_.value);
-    return logitless::backward(context, from, task_, left_, upstream, to);
+    if constexpr (kStatistics) return logitless::backward(context, from, task_, results_, grads(), to);
+    const Upstream upstream = upstream_.each.data() ? Upstream(upstream_.each) : Upstream(upstream_.value);
+    return logitless::backward(context, from, task_, results_, upstream, to);
   }
   Plan do_plan(const Context& context, const Logits& from, const Gradients& to) override {
     return logitless::plan(context, from, task_, to);
@@ -122,7 +122,7 @@ class RecordOf final : public Record {
       core::fail(T::kName, " does not support slices: only cross_entropy and token_stats do");
     }
   }
-  const Plan& plan_of_result() const override { return left_.result.plan; }
+  const Plan& plan_of_result() const override { return results_.result.plan; }
   void visit_results(const Visit& visit) const override {
     if constexpr (kCustom) {
       if (loss_.stats) {
@@ -131,7 +131,7 @@ class RecordOf final : public Record {
         return;
       }
     }
-    visit_values(left_.result, "", visit);
+    visit_values(results_.result, "", visit);
   }
 
   // Copies the tensors of the keys d_logp, d_lse, ...
@@ -148,10 +148,10 @@ class RecordOf final : public Record {
     return out;
   }
   T task_;
-  Forward<T> left_;
+  Forward<T> results_;
   CallbackLoss loss_;
   StatisticsGradients given_;
-  OneOrEach above_;
+  OneOrEach upstream_;
 };
 
 }  // namespace logitless::record

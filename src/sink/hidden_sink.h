@@ -109,13 +109,13 @@ class HiddenSink final : public Sink<Sum> {
   }
 
   /// Corrects the sums of a chunk's rows for the rounding of the gradients.
-  void put_back(std::span<const int64_t> rows, int threads) {
+  void correct_rounding(std::span<const int64_t> rows, int threads) {
     if (!sizes_.keeps_residuals) return;
-    residuals_.put_back(kernels_, rows, threads, [&](int64_t i, int64_t row) { return sums(i, row); });
+    residuals_.correct_rounding(kernels_, rows, threads, [&](int64_t i, int64_t row) { return sums(i, row); });
   }
 
   void finish_chunk(std::span<const int64_t> rows, int threads) override {
-    put_back(rows, threads);
+    correct_rounding(rows, threads);
     if (!sizes_.hidden_apart) return;
     core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

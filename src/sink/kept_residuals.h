@@ -39,7 +39,7 @@ class RowResiduals {
     cols_ = cols;
     mean_ = arena.take<Sum>(cols);
   }
-  void take(core::Arena& arena, int64_t rows) { left_ = arena.take<double>(rows); }
+  void take(core::Arena& arena, int64_t rows) { residual_sums_ = arena.take<double>(rows); }
 
   /// Adds the residuals of a part; parts arrive in vocabulary order. `product` is the one that added the part
   /// to the components from `component` on.
@@ -47,10 +47,10 @@ class RowResiduals {
            const source::Multiplier& multiply) {
     if (component == 0) {
       for (size_t r = 0; r < part.rows.size(); ++r) {
-        double& left = left_[part.first_row + static_cast<int64_t>(r)];
-        if (first) left = 0;
-        if (part.row_scales) left *= part.row_scales[r];
-        left += part.residuals.rows[r];
+        double& sum = residual_sums_[part.first_row + static_cast<int64_t>(r)];
+        if (first) sum = 0;
+        if (part.row_scales) sum *= part.row_scales[r];
+        sum += part.residuals.rows[r];
       }
     }
     if (!part.entry_weights || has_mean_) return;
@@ -70,12 +70,13 @@ class RowResiduals {
 
   /// Adds the correction to sums(i, rows[i]) for each row i of the chunk.
   template <class Sums>
-  void put_back(const kernels::RowKernels& kernels, std::span<const int64_t> rows, int threads, const Sums& sums) {
+  void correct_rounding(const kernels::RowKernels& kernels, std::span<const int64_t> rows, int threads,
+                        const Sums& sums) {
     if (!rows.empty() && !has_mean_) find_mean();
     if (!(mass_ > 0)) return;
     core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const auto share = static_cast<Sum>(left_[i]);
+        const auto share = static_cast<Sum>(residual_sums_[i]);
         kernels.typed<Sum>().add_scaled(mean_, share, cols_, sums(i, rows[static_cast<size_t>(i)]));
       }
     });
@@ -107,9 +108,9 @@ class RowResiduals {
   }
 
   int64_t cols_ = 0;
-  Sum* mean_ = nullptr;     // [cols]: the weighted sum of the head's rows, then their mean
-  double* left_ = nullptr;  // [rows]: Σ_v r_iv
-  double mass_ = 0;         // the sum of the weights; 0: no correction
+  Sum* mean_ = nullptr;              // [cols]: the weighted sum of the head's rows, then their mean
+  double* residual_sums_ = nullptr;  // [rows]: Σ_v r_iv
+  double mass_ = 0;                  // the sum of the weights; 0: no correction
   bool has_mean_ = false;
 };
 
@@ -119,7 +120,7 @@ class EntryResiduals {
  public:
   void take(core::Arena& arena, int64_t cols, int64_t entries) {
     cols_ = cols;
-    left_ = arena.take<Sum>(entries);
+    residual_sums_ = arena.take<Sum>(entries);
     mean_ = arena.take<Sum>((1 + 2 * kParts) * cols);
   }
 
@@ -143,20 +144,21 @@ class EntryResiduals {
 
   /// Adds the residuals of a part; parts arrive in row order.
   void add(const GradientPart& part) {
-    Sum* const to = left_ + part.first_entry;
+    Sum* const to = residual_sums_ + part.first_entry;
     for (int64_t v = 0; v < part.entries; ++v) {
       to[v] = (part.first_row == 0 ? Sum{0} : to[v]) + static_cast<Sum>(part.residuals.columns[v]);
     }
   }
 
   const Sum* mean() const { return mean_; }
-  const Sum* of_entries() const { return left_; }
+  const Sum* residual_sums() const { return residual_sums_; }
 
  private:
   static constexpr int64_t kParts = 16;
   int64_t cols_ = 0;
-  Sum* left_ = nullptr;  // [entries]: Σ_i r_iv
-  Sum* mean_ = nullptr;  // [1 + 2 kParts, cols]: the mean, then for each part its sum and a widened row
+  Sum* residual_sums_ = nullptr;  // [entries]: Σ_i r_iv
+  // [1 + 2 kParts, cols]: the mean, then for each part its sum and a widened row
+  Sum* mean_ = nullptr;
 };
 
 }  // namespace logitless::sink

@@ -39,15 +39,15 @@ inline Sizes with_sums_apart(Sizes sizes) {
 
 /// Computes d_a and the LoRA's share of d_hidden from dU [rows, r].
 template <class Sum>
-class BehindLora {
+class LoraAGradients {
  public:
   // A task computes kRows x kColumns sums at a time: 128 KiB of float32, which stay in L2.
   static constexpr int64_t kRows = 64;
   static constexpr int64_t kColumns = 512;
 
   /// All arguments must outlive this.
-  BehindLora(const kernels::RowKernels& kernels, const gemm::Backend& gemm, const problem::HiddenProblem& problem,
-             const GradientMatrices& outputs, int threads)
+  LoraAGradients(const kernels::RowKernels& kernels, const gemm::Backend& gemm, const problem::HiddenProblem& problem,
+                 const GradientMatrices& outputs, int threads)
       : kernels_(kernels),
         gemm_(gemm),
         scale_(static_cast<Sum>(problem.head.lora.scale)),
@@ -203,7 +203,7 @@ class LoraSink final : public Sink<Sum> {
         states_(kernels, product.head,
                 problem::matrix_rows(Matrix(nullptr, DTypeOf<Sum>::value, problem.tokens, product.states.cols())),
                 WriteMode::kOverwrite, with_sums_apart(sizes)),
-        behind_(kernels, gemm, problem, outputs, sizes.threads) {}
+        a_gradients_(kernels, gemm, problem, outputs, sizes.threads) {}
 
   /// Returns the sink that sums dU.
   const HiddenSink<Sum>& states() const { return states_; }
@@ -211,12 +211,12 @@ class LoraSink final : public Sink<Sum> {
   void take_lasting(core::Arena& arena) override {
     if (hidden_) hidden_->take_lasting(arena);
     states_.take_lasting(arena);
-    behind_.take_lasting(arena);
+    a_gradients_.take_lasting(arena);
   }
   void take(core::Arena& arena) override {
     if (hidden_) hidden_->take(arena);
     states_.take(arena);
-    behind_.take(arena);
+    a_gradients_.take(arena);
   }
 
   int64_t splits() const override { return hidden_splits() + states_.splits(); }
@@ -227,13 +227,13 @@ class LoraSink final : public Sink<Sum> {
   }
 
   void finish_chunk(std::span<const int64_t> rows, int threads) override {
-    states_.put_back(rows, threads);
-    behind_.scale(states_.sums(0, 0), static_cast<int64_t>(rows.size()));
-    behind_.add(rows, states_.sums(0, 0), hidden_, threads);
+    states_.correct_rounding(rows, threads);
+    a_gradients_.scale(states_.sums(0, 0), static_cast<int64_t>(rows.size()));
+    a_gradients_.add(rows, states_.sums(0, 0), hidden_, threads);
     if (hidden_) hidden_->finish_chunk(rows, threads);
   }
   void finish(const core::Array<bool>& has_parts, bool any) override {
-    behind_.finish();
+    a_gradients_.finish();
     if (hidden_) hidden_->finish(has_parts, any);
   }
 
@@ -242,7 +242,7 @@ class LoraSink final : public Sink<Sum> {
 
   HiddenSink<Sum>* const hidden_;
   HiddenSink<Sum> states_;
-  BehindLora<Sum> behind_;
+  LoraAGradients<Sum> a_gradients_;
 };
 
 }  // namespace logitless::sink

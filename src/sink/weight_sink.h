@@ -97,8 +97,8 @@ class WeightSink final : public Sink<Sum> {
   }
 
   void finish_tile(int64_t first_entry, int64_t entries, int threads) override {
-    if (sizes_.keeps_residuals) put_back(first_entry, entries);
-    if (apart()) hand_on(tile(first_entry), tile_stride_, first_entry, entries, threads);
+    if (sizes_.keeps_residuals) correct_rounding(first_entry, entries);
+    if (apart()) write_out(tile(first_entry), tile_stride_, first_entry, entries, threads);
   }
 
   void finish(const core::Array<bool>&, bool any) override {
@@ -113,31 +113,31 @@ class WeightSink final : public Sink<Sum> {
     for (int64_t first = 0; first < sizes_.entries; first += sizes_.part.entries) {
       const int64_t entries = std::min(sizes_.part.entries, sizes_.entries - first);
       if (apart()) {
-        hand_on(tile(first), tile_stride_, first, entries, 1);
+        write_out(tile(first), tile_stride_, first, entries, 1);
       } else {
-        hand_on(whole + layout_.offset(first, 0, place_.stride), place_.stride, first, entries, sizes_.threads);
+        write_out(whole + layout_.offset(first, 0, place_.stride), place_.stride, first, entries, sizes_.threads);
       }
     }
   }
 
  private:
   // Corrects the sums of these entries for the rounding of a chunk's gradients.
-  void put_back(int64_t first_entry, int64_t entries) const {
+  void correct_rounding(int64_t first_entry, int64_t entries) const {
     const int64_t stride = apart() ? tile_stride_ : place_.stride;
     Sum* const sums =
         apart() ? tile(first_entry) : static_cast<Sum*>(place_.data) + layout_.offset(first_entry, 0, stride);
     const Sum* const mean = residuals_.mean();
-    const Sum* const left = residuals_.of_entries() + first_entry;
+    const Sum* const residuals = residuals_.residual_sums() + first_entry;
     const auto add_scaled = kernels_.typed<Sum>().add_scaled;
     const bool hidden_vocab = layout_.is_hidden_vocab();
     for (int64_t r = 0; r < layout_.rows(entries, cols_); ++r) {
-      add_scaled(hidden_vocab ? left : mean, hidden_vocab ? mean[r] : left[r], layout_.cols(entries, cols_),
+      add_scaled(hidden_vocab ? residuals : mean, hidden_vocab ? mean[r] : residuals[r], layout_.cols(entries, cols_),
                  sums + r * stride);
     }
   }
 
   // Passes the sums of these entries to the callback or stores them, with at most `threads` threads.
-  void hand_on(const Sum* sums, int64_t stride, int64_t first_entry, int64_t entries, int threads) const {
+  void write_out(const Sum* sums, int64_t stride, int64_t first_entry, int64_t entries, int threads) const {
     const int64_t rows = layout_.rows(entries, cols_), cols = layout_.cols(entries, cols_);
     if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, stride));
     const int64_t offset = layout_.offset(first_entry, 0, out_.stride);

@@ -102,17 +102,17 @@ problem::Rows<ConstMatrix> rows_of(const HiddenProblem& problem, const StatesAnd
 }  // namespace
 
 LoraStates::LoraStates(core::Arena& arena, const HiddenProblem& problem, const LoraTeam& team)
-    : of_call_(take_states(arena, problem, problem)),
-      of_teacher_(problem.teacher ? take_states(arena, problem, *problem.teacher) : nullptr) {
-  make_states(arena, problem, problem, team, of_call_);
-  if (problem.teacher) make_states(arena, problem, *problem.teacher, team, of_teacher_);
+    : call_states_(take_states(arena, problem, problem)),
+      teacher_states_(problem.teacher ? take_states(arena, problem, *problem.teacher) : nullptr) {
+  make_states(arena, problem, problem, team, call_states_);
+  if (problem.teacher) make_states(arena, problem, *problem.teacher, team, teacher_states_);
 }
 
 problem::Rows<ConstMatrix> LoraStates::of_call(const HiddenProblem& problem) const {
-  return rows_of(problem, problem, of_call_);
+  return rows_of(problem, problem, call_states_);
 }
 problem::Rows<ConstMatrix> LoraStates::of_teacher(const HiddenProblem& problem) const {
-  return rows_of(problem, *problem.teacher, of_teacher_);
+  return rows_of(problem, *problem.teacher, teacher_states_);
 }
 
 HeadMatrices lora_head(const HeadMatrices& head) {

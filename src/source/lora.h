@@ -33,8 +33,8 @@ class LoraStates {
   problem::Rows<ConstMatrix> of_teacher(const problem::HiddenProblem& problem) const;
 
  private:
-  void* of_call_ = nullptr;
-  void* of_teacher_ = nullptr;
+  void* call_states_ = nullptr;
+  void* teacher_states_ = nullptr;
 };
 
 /// Returns a LoRA's b as a head, for logits = U bᵀ.

@@ -42,7 +42,7 @@ struct LogitsTile {
   int64_t head_entry = 0;  // first_entry, counted from the first entry of this rank's head
   int64_t entries = 0;
   int64_t stride = 0;
-  const Logit* beside = nullptr;  // the second head's logits, with the same rows and stride, or null
+  const Logit* teacher_data = nullptr;  // the second head's logits, with the same rows and stride, or null
 };
 
 /// Rows that gradients are written to, row-major. `low` is null or has the same stride. The residuals of
@@ -181,7 +181,7 @@ class TileKernels {
                  const Logit* inverse_temperature, Logit* row_scratch, kernels::RowStats* stats) const {
     kernels::FoldArgs<Logit> args;
     args.shape = teacher ? teacher_shape(tile) : shape(tile);
-    args.logits = teacher ? tile.beside : tile.data;
+    args.logits = teacher ? tile.teacher_data : tile.data;
     args.inverse_temperature = inverse_temperature;
     args.first_column = tile.first_entry;
     args.entropy = entropy;
@@ -194,8 +194,8 @@ class TileKernels {
   /// Adds the tile's columns to the sums of the divergence. `row_scratch` is [2 * entries].
   void fold_divergence(const LogitsTile<Logit>& tile, const kernels::RowPair<Logit>* rows, Logit* row_scratch,
                        kernels::DivergenceSums* sums, const MassRows& masses = {}) const {
-    kernels_.divergence_fold({rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside, rows, row_scratch, sums,
-                              pair_mass_, masses.masses, masses.masses_stride});
+    kernels_.divergence_fold({rule_, shape(tile), tile.data, teacher_shape(tile), tile.teacher_data, rows, row_scratch,
+                              sums, pair_mass_, masses.masses, masses.masses_stride});
   }
 
   /// Adds to counts[r] the number of the tile's entries whose capped logit is larger than threshold[r].
@@ -241,7 +241,7 @@ class TileKernels {
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;
     if (!problem_.divergence) return kernels_.gradient(args);
-    kernels_.divergence_gradient({args, rule_, summands.softmax, divergences, teacher_shape(tile), tile.beside});
+    kernels_.divergence_gradient({args, rule_, summands.softmax, divergences, teacher_shape(tile), tile.teacher_data});
   }
 
  private:

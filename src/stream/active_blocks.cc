@@ -81,7 +81,7 @@ ActiveBlocks active_blocks(const problem::TokenProblem& problem, const planning:
   const auto whole = std::span(run.blocks.blocks).subspan(begin, end - begin);
   const bool nothing_dropped = std::all_of(
       whole.begin(), whole.end(), [&](const planning::RowBlock& block) { return kept.all(run.blocks.rows(block)); });
-  if (run.logits_stay()) {
+  if (run.keeps_logits()) {
     keep_tiles(run, begin, end, kept, out);
   } else if (nothing_dropped) {
     for (size_t b = begin; b < end; ++b) append_block(run.blocks, run.blocks.blocks[b], out.blocks);

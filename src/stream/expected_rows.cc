@@ -41,7 +41,7 @@ struct StatesBuffers {
   double* mean = nullptr;  // [1 + kMeanParts, width], if `cross` has gradients
   // If d_lora_a is requested:
   Sum* lora_states = nullptr;  // [chunk_rows, r]: scale · dU
-  std::optional<sink::BehindLora<Sum>> behind;
+  std::optional<sink::LoraAGradients<Sum>> a_gradients;
 
   template <class Types>
   StatesBuffers(core::Arena& arena, const Pass<Types>& pass) : threads(static_cast<size_t>(pass.run.plan.threads)) {
@@ -58,9 +58,9 @@ struct StatesBuffers {
     if (problem.request.cross) mean = arena.take<double>((1 + kMeanParts) * width);
     if (!pass.outputs.d_lora_a.data) return;
     lora_states = arena.take<Sum>(pass.run.plan.chunk_rows * problem.head.lora.rank());
-    behind.emplace(*pass.context.kernels, *pass.run.gemm, problem, pass.outputs, pass.run.plan.threads);
-    behind->take_lasting(arena);
-    behind->take(arena);
+    a_gradients.emplace(*pass.context.kernels, *pass.run.gemm, problem, pass.outputs, pass.run.plan.threads);
+    a_gradients->take_lasting(arena);
+    a_gradients->take(arena);
   }
 };
 
@@ -141,12 +141,12 @@ class ExpectedRowWay final : public GradientWay<Types> {
       places.push_back(static_cast<int64_t>(place));
     }
     core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t i) {
-      Sum* const lora_states = buffers.behind ? buffers.lora_states + i * problem.head.lora.rank() : nullptr;
+      Sum* const lora_states = buffers.a_gradients ? buffers.lora_states + i * problem.head.lora.rank() : nullptr;
       make_row(places[static_cast<size_t>(i)], stats, grads, lora_states);
     });
-    if (buffers.behind) {
-      buffers.behind->add(rows, buffers.lora_states, nullptr, threads);
-      buffers.behind->finish();
+    if (buffers.a_gradients) {
+      buffers.a_gradients->add(rows, buffers.lora_states, nullptr, threads);
+      buffers.a_gradients->finish();
     }
     const auto clear = [&](const problem::Rows<Matrix>& out, WriteMode mode) {
       sink::clear_other_rows(out, mode, [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; });

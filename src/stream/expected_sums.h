@@ -134,8 +134,8 @@ class ExpectedSums {
               ? problem::d_hidden_rows(pass.problem, pass.outputs)
               : problem::matrix_rows(Matrix(nullptr, DTypeOf<Sum>::value, pass.problem.tokens, product.states.cols()));
       sink::HiddenSink<Sum>& sink =
-          of_product_.at(count_).emplace(*pass.context.kernels, product.head, out, WriteMode::kOverwrite,
-                                         in_hidden && !of_head ? sink::with_sums_apart(sizes) : sizes);
+          product_sinks_.at(count_).emplace(*pass.context.kernels, product.head, out, WriteMode::kOverwrite,
+                                            in_hidden && !of_head ? sink::with_sums_apart(sizes) : sizes);
       sink.take_lasting(arena);
       sink.take(arena);
       all_.at(count_++) = &sink;
@@ -145,7 +145,7 @@ class ExpectedSums {
   /// Stores the sums of a product in rows that begin at `to` and are `stride` apart.
   void set_out(size_t product, Sum* to, int64_t stride) {
     const int64_t cols = pass_.source.products()[product].states.cols();
-    of_product_[product]->set_out(problem::matrix_rows(Matrix(to, pass_.problem.tokens, cols, stride)));
+    product_sinks_[product]->set_out(problem::matrix_rows(Matrix(to, pass_.problem.tokens, cols, stride)));
   }
 
   /// First pass over all tiles: folds each tile and adds it to the sums.
@@ -158,7 +158,7 @@ class ExpectedSums {
     const int threads = pass_.run.plan.threads;
     folds.partials().begin(fold::Walk::kFirst, 0, rows);
     ExpectedTasks<Types>(pass_, buffers, std::span(all_).first(count_), all, folds, columns).run();
-    for (size_t product = 0; product < count_; ++product) of_product_[product]->put_back(order, threads);
+    for (size_t product = 0; product < count_; ++product) product_sinks_[product]->correct_rounding(order, threads);
     const kernels::RowStats* stats = folds.partials().softmax.of(0, 0);
     core::parallel_ranges(threads, rows, [&](int64_t begin, int64_t end) {
       for (int64_t place = begin; place < end; ++place) {
@@ -171,7 +171,7 @@ class ExpectedSums {
   }
 
   /// Returns the sums of a product for a row, which is at `place` among the rows of the walk.
-  const Sum* of(size_t product, int64_t place, int64_t row) const { return of_product_[product]->sums(place, row); }
+  const Sum* of(size_t product, int64_t place, int64_t row) const { return product_sinks_[product]->sums(place, row); }
 
   /// Returns the factor that turns a row's sums into expected values.
   double scale_of(int64_t place, int64_t row, const TokenStats& stats) const {
@@ -186,8 +186,8 @@ class ExpectedSums {
  private:
   const Pass<Types>& pass_;
   double* max_;  // [chunk_rows]: maxima of this call's capped logits, subtracted in the sums
-  std::array<std::optional<sink::HiddenSink<Sum>>, 2> of_product_;  // Source::differentiated()
-  std::array<sink::Sink<Sum>*, 2> all_ = {};                        // the first count_ sinks of of_product_
+  std::array<std::optional<sink::HiddenSink<Sum>>, 2> product_sinks_;  // Source::differentiated()
+  std::array<sink::Sink<Sum>*, 2> all_ = {};                           // the first count_ of product_sinks_
   size_t count_ = 0;
 };
 

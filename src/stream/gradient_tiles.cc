@@ -31,9 +31,9 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
   // Computes the logits of a tile, unless they are stored, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {
     const planning::RowBlock& rows = this->block(b);
-    if (!this->logits_stay_) this->make_logits(j, b, slot);
+    if (!this->keeps_logits_) this->make_logits(j, b, slot);
     const int64_t tile_rows =
-        this->logits_stay_ ? this->active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
+        this->keeps_logits_ ? this->active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
     const BackwardBuffers<Types>& buffers = this->buffers_;
     this->pass_.tiles->gradient(this->pass_.tile(this->logits(j, b, slot), tile_rows, 0, tile_rows, j),
                                 this->active_.blocks.places(rows), summands_, buffers.gradients + rows.begin,
@@ -93,7 +93,7 @@ class TileWay final : public GradientWay<Types> {
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish(wrote_rows_, wrote_any_);
   }
 
-  void follow(ranks::BatchSums& sums) override { sums_ = &sums; }
+  void report_final_rows_to(ranks::BatchSums& sums) override { sums_ = &sums; }
 
  private:
   // Fills the factors of the rows' gradients.

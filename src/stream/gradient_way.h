@@ -60,7 +60,7 @@ class GradientWay {
   /// Called after the last chunk, for the last way whose make() was called.
   virtual void finish() {}
   /// Reports final rows of d_weight to `sums` from now on, if the way can.
-  virtual void follow(ranks::BatchSums& /*sums*/) {}
+  virtual void report_final_rows_to(ranks::BatchSums& /*sums*/) {}
   /// Fills the plan's fields about the way's gradients.
   virtual void report(Plan&) const {}
 };

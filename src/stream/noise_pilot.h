@@ -35,7 +35,7 @@
 namespace logitless::stream {
 
 /// The input of a pilot: the rows that have a gradient, and the mass of each pair (row, segment).
-struct Weighed {
+struct PilotInput {
   const fold::SegmentMasses& masses;  // NaN: the pair is always kept
   std::span<const int64_t> rows;
   std::span<const int32_t> places;
@@ -54,16 +54,16 @@ class Pilot {
  public:
   using Sum = typename Types::Sum;
 
-  Pilot(const Pass<Types>& pass, const Weighed& weighed, SegmentPanel<Types>& panel, SegmentBuffers<Types>& buffers)
-      : pass_(pass), weighed_(weighed), panel_(panel), buffers_(buffers) {}
+  Pilot(const Pass<Types>& pass, const PilotInput& input, SegmentPanel<Types>& panel, SegmentBuffers<Types>& buffers)
+      : pass_(pass), input_(input), panel_(panel), buffers_(buffers) {}
 
   /// Returns the largest θ whose expected error is at most BackwardOptions::noise.
   NoiseFound find() {
     measure_pairs();
     measure_segments();
     pilot_theta_ = theta_of_pilot();
-    look_at_rows();
-    if (wants_weight()) look_at_segments();
+    measure_pilot_rows();
+    if (wants_weight()) measure_pilot_segments();
     if (!(largest_ > 0)) return {};
     const double noise = pass_.outputs.backward.noise;
     const double theta = solve(1e3 * largest_, noise, [&](double at) { return noise_at(at); });
@@ -109,9 +109,9 @@ class Pilot {
   }
 
   bool wants_weight() const { return pass_.outputs.d_weight.data || pass_.outputs.weight_sink; }
-  int64_t rows() const { return static_cast<int64_t>(weighed_.rows.size()); }
-  int64_t segments() const { return weighed_.masses.segments(); }
-  const float* masses(int64_t i) const { return weighed_.masses.row(weighed_.places[static_cast<size_t>(i)]); }
+  int64_t rows() const { return static_cast<int64_t>(input_.rows.size()); }
+  int64_t segments() const { return input_.masses.segments(); }
+  const float* masses(int64_t i) const { return input_.masses.row(input_.places[static_cast<size_t>(i)]); }
   uint64_t bits(Drawing drawing, int64_t index) const {
     return drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), drawing, pass_.problem.first_entry, index);
   }
@@ -167,7 +167,7 @@ class Pilot {
       const int64_t entry = gradient.picks[k].id - pass_.problem.first_entry;
       if (k > 0 && gradient.picks[k - 1].id == gradient.picks[k].id) continue;
       if (entry < 0 || entry >= pass_.run.grid.vocab_size) continue;
-      use(entry, static_cast<double>(gradient.picks[k].gradient) / weighed_.unit);
+      use(entry, static_cast<double>(gradient.picks[k].gradient) / input_.unit);
     }
   }
 
@@ -179,7 +179,7 @@ class Pilot {
     });
     const auto pairs = static_cast<double>(pilot_pairs(rows(), segments()));
     // A larger theta samples fewer pairs.
-    const auto takes_more = [&](double theta) {
+    const auto samples_more = [&](double theta) {
       double taken = 0;
       for (const int32_t i : pilot_rows_) {
         const float* of_row = masses(i);
@@ -189,17 +189,17 @@ class Pilot {
       }
       return taken > pairs;
     };
-    return bisect(largest_ * 1e-12, largest_ * 1e3, takes_more).second;
+    return bisect(largest_ * 1e-12, largest_ * 1e3, samples_more).second;
   }
 
   // Samples pairs of the pilot rows, and measures their parts of d_hidden and their squares in d_weight.
-  void look_at_rows() {
+  void measure_pilot_rows() {
     const auto count = static_cast<int64_t>(pilot_rows_.size());
     std::fill_n(buffers_.pilot_weights, count * segments(), 0.0F);
     for (int64_t k = 0; k < count; ++k) {
       const int32_t i = pilot_rows_[static_cast<size_t>(k)];
       draw(
-          segments(), pilot_theta_, bits(kSegmentsOfRows, weighed_.rows[static_cast<size_t>(i)]),
+          segments(), pilot_theta_, bits(kSegmentsOfRows, input_.rows[static_cast<size_t>(i)]),
           [&](int64_t s) { return masses(i)[s]; },
           [&](int64_t s, float weight) { buffers_.pilot_weights[k * segments() + s] = weight; });
     }
@@ -279,10 +279,10 @@ class Pilot {
     }
   }
 
-  // Estimates |d_hidden|² from the pilot rows, and the remaining share of its variance for each θ.
+  // Estimates |d_hidden|² from the pilot rows, and the rest share of its variance for each θ.
   void finish_rows() {
     const int64_t h = pass_.problem.hidden_size;
-    std::array<double, kLevels> variance = {}, left = {};
+    std::array<double, kLevels> variance = {}, rest = {};
     for (size_t k = 0; k < excess_.size(); ++k) {
       const auto row = static_cast<int64_t>(k);
       hidden_square_ += row_factors_[k] * (core::sum_of_squares(pilot_sums(0, row), h) - excess_[k]);
@@ -292,15 +292,15 @@ class Pilot {
         const double of_sum = core::sum_of_squares(pilot_sums(1 + static_cast<int64_t>(level), row), h);
         const double square = std::max(0.0, of_sum - shared.excess);
         variance[level] += row_factors_[k] * shared.variance;
-        left[level] += row_factors_[k] * std::clamp(shared.variance - square / shared.weights, 0.0, shared.variance);
+        rest[level] += row_factors_[k] * std::clamp(shared.variance - square / shared.weights, 0.0, shared.variance);
       }
     }
     for (size_t level = 0; level < kLevels; ++level) {
-      left_[level] = variance[level] > 0 ? std::max(left[level] / variance[level], kLeastLeft) : 1;
+      remaining_[level] = variance[level] > 0 ? std::max(rest[level] / variance[level], kLeastRemaining) : 1;
     }
   }
 
-  void look_at_segments() {
+  void measure_pilot_segments() {
     core::Array<int32_t> chosen;
     core::Array<double> factors;
     draw_by_size(segment_sizes_, kPilotSegments, bits(kSegments, 0), [&](int32_t s, double q) {
@@ -354,11 +354,11 @@ class Pilot {
   static double chance(double mass, double theta) { return mass < theta ? mass / theta : 1; }
   double theta_of(int64_t level) const { return pilot_theta_ * std::pow(3.0, static_cast<double>(level)); }
   // Returns the share of d_hidden's variance that remains with systematic sampling, interpolated over θ.
-  double left_at(double theta) const {
+  double remaining_share_at(double theta) const {
     const double level = std::clamp(std::log(theta / pilot_theta_) / std::log(3.0), 0.0, double{kLevels - 1});
     const auto below = std::min(static_cast<size_t>(level), kLevels - 2);
     const double share = level - static_cast<double>(below);
-    return (1 - share) * left_[below] + share * left_[below + 1];
+    return (1 - share) * remaining_[below] + share * remaining_[below + 1];
   }
 
   // Returns the expected error of d_hidden or d_weight, whichever is larger.
@@ -370,7 +370,7 @@ class Pilot {
       hidden += odds * pair.hidden;
       weight += odds * pair.weight;
     }
-    hidden *= left_at(theta);
+    hidden *= remaining_share_at(theta);
     const auto error = [](double variance, double square) {
       return variance == 0 ? 0 : square > 0 ? std::sqrt(variance / square) : std::numeric_limits<double>::infinity();
     };
@@ -380,20 +380,20 @@ class Pilot {
 
   static constexpr size_t kLevels = kPilotLevels;
   // Lower bound of the estimated remaining share of the variance.
-  static constexpr double kLeastLeft = 0.05;
+  static constexpr double kLeastRemaining = 0.05;
 
   const Pass<Types>& pass_;
-  const Weighed& weighed_;
+  const PilotInput& input_;
   SegmentPanel<Types>& panel_;
   SegmentBuffers<Types>& buffers_;
   core::Array<double> row_sizes_, segment_sizes_;
   double largest_ = 0, pilot_theta_ = 0;  // the largest mass of a pair, and the θ of the pilot's own sample
-  core::Array<int32_t> pilot_rows_;       // indices in weighed_.rows
+  core::Array<int32_t> pilot_rows_;       // indices in input_.rows
   core::Array<double> row_factors_, panel_masses_;
   core::Array<double> excess_;  // [pilot rows]: excess of |d_hidden|², caused by the pilot's noise
   core::Array<Shared> shared_;  // [pilot rows, levels]
   core::Array<Pair> pairs_;
-  std::array<double, kLevels> left_ = {};
+  std::array<double, kLevels> remaining_ = {};
   double hidden_square_ = 0, weight_square_ = 0;  // squares of the exact gradients
 };
 

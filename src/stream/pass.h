@@ -52,7 +52,7 @@ struct Pass {
     out.first_entry = problem.first_entry + out.head_entry;
     out.entries = run.grid.entries(j);
     out.stride = stride;
-    if (source.sides() > 1) out.beside = out.data + tile_rows * stride;
+    if (source.sides() > 1) out.teacher_data = out.data + tile_rows * stride;
     return out;
   }
 };

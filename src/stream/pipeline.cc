@@ -167,7 +167,7 @@ template <class Call, class Make>
 void complete_gradients(const Call& call, Schedule& schedule, const Make& make) {
   ranks::BatchSums sums(call.context, call.problem, call.outputs, call.shared,
                         schedule.finishes_rows_early() ? schedule.chunks() : 0);
-  if (sums.travels_early()) schedule.follow(sums);
+  if (sums.overlaps_backward()) schedule.report_final_rows_to(sums);
   make();
   schedule.finish_gradients();
   sums.finish();

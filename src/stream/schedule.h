@@ -43,7 +43,7 @@ class Schedule {
   /// the same order.
   virtual bool finishes_rows_early() const { return false; }
   /// Reports final rows to `sums` from now on.
-  virtual void follow(ranks::BatchSums& /*sums*/) {}
+  virtual void report_final_rows_to(ranks::BatchSums& /*sums*/) {}
   /// Called by the pipeline after the gradients of the last chunk.
   virtual void finish_gradients() {}
   /// Fills a plan's fields about sampled or certified gradients, after gradients().

@@ -78,7 +78,7 @@ class SegmentChoice {
   /// Returns false if too many segments would be kept: exact gradients are cheaper then.
   bool choose() {
     if (rows_.empty()) return true;
-    weigh();
+    compute_weights();
     switch (pass_.outputs.backward.mode) {
       case BackwardMode::kExact:
         break;
@@ -154,7 +154,7 @@ class SegmentChoice {
 
   // Replaces the masses by weights of the pairs: the sum of |dL/da| over a pair's entries, or an upper bound
   // of it, in units of `unit_`. Pairs that are always kept get NaN.
-  void weigh() {
+  void compute_weights() {
     const bool own_cross = summands_.cross && pass_.problem.cross.rows;
     core::Array<double> shared_cross;
     if (summands_.cross && !own_cross) sum_cross(0, shared_cross);
@@ -162,7 +162,7 @@ class SegmentChoice {
       core::Array<double> cross_of_row;
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         if (own_cross && of_cross(i) > 0) sum_cross(rows_[i], cross_of_row);
-        weigh_row(i, own_cross ? cross_of_row : shared_cross);
+        compute_row_weights(i, own_cross ? cross_of_row : shared_cross);
       }
     });
   }
@@ -170,7 +170,7 @@ class SegmentChoice {
   double of_cross(size_t i) const { return std::abs(static_cast<double>(buffers_.gradients[i].cross_scale)) / unit_; }
 
   // `cross` has the row's sum of cross weights over each segment, if the loss has cross weights.
-  void weigh_row(size_t i, const core::Array<double>& cross) {
+  void compute_row_weights(size_t i, const core::Array<double>& cross) {
     const problem::HiddenProblem& problem = pass_.problem;
     const auto row = static_cast<size_t>(rows_[i]);
     const kernels::RowGradient<Logit>& gradient = buffers_.gradients[i];
@@ -183,13 +183,13 @@ class SegmentChoice {
     const bool has_pairs = buffers_.divergences != nullptr;
     const auto of_pairs =
         static_cast<float>(has_pairs ? stats::largest_scale(problem, stats_, grads_, rows_[i]) / unit_ : 0);
-    const bool lost = !std::isfinite(max) || !std::isfinite(log_sum) || !std::isfinite(scale) ||
-                      !std::isfinite(cross_scale) || !std::isfinite(of_pairs);
+    const bool not_finite = !std::isfinite(max) || !std::isfinite(log_sum) || !std::isfinite(scale) ||
+                            !std::isfinite(cross_scale) || !std::isfinite(of_pairs);
     for (int64_t s = 0; s < masses_.segments(); ++s) {
       float mass = scale == 0 ? 0 : softmax[s] * scale;
       if (has_pairs && of_pairs != 0) mass += masses[s] * of_pairs;
       if (cross_scale > 0) mass += static_cast<float>(cross_scale * cross[static_cast<size_t>(s)]);
-      masses[s] = lost ? kAlways : mass;
+      masses[s] = not_finite ? kAlways : mass;
     }
     for (int32_t k = 0; k < gradient.pick_count; ++k) {
       const int64_t entry = gradient.picks[k].id - problem.first_entry;
@@ -202,8 +202,8 @@ class SegmentChoice {
     const BackwardOptions& options = pass_.outputs.backward;
     if (!is_by_noise(options)) return options.theta;
     SegmentPanel<Types> panel(pass_, buffers_, rows_, summands_);
-    const Weighed weighed = {masses_, rows_, places_, unit_};
-    const NoiseFound found = Pilot<Types>(pass_, weighed, panel, buffers_).find();
+    const PilotInput input = {masses_, rows_, places_, unit_};
+    const NoiseFound found = Pilot<Types>(pass_, input, panel, buffers_).find();
     report_.noise_estimate = found.noise;
     return found.theta;
   }

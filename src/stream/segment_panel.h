@@ -217,7 +217,7 @@ class SegmentPanel {
     tile.head_entry = part.first_entry;
     tile.first_entry = pass_.problem.first_entry + part.first_entry;
     tile.entries = tile.stride = part.entries;
-    if (mine.divergences) tile.beside = mine.logits + count * tile.stride;
+    if (mine.divergences) tile.teacher_data = mine.logits + count * tile.stride;
     pass_.tiles->gradient(tile, std::span(identity_).first(part.rows.size()), summands_, mine.gradients,
                           mine.divergences, mine.row, out);
     return part;

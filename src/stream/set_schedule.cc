@@ -81,9 +81,9 @@ class SetSchedule final : public Schedule {
     if (outputs.d_bias.data) bias_ = arena_.take<T>(problem.vocab_size);
     if (!sink::needs_lora_states(problem, outputs)) return;
     d_states_ = arena_.take<T>(active() * problem.head.lora.rank());
-    behind_.emplace(kernels_, *context.gemm, problem, outputs, team_);
-    behind_->take_lasting(arena_);
-    behind_->take(arena_);
+    a_gradients_.emplace(kernels_, *context.gemm, problem, outputs, team_);
+    a_gradients_->take_lasting(arena_);
+    a_gradients_->take(arena_);
   }
 
   size_t workspace_bytes() const { return arena_.peak(); }
@@ -114,18 +114,18 @@ class SetSchedule final : public Schedule {
       if (outputs_.d_lora_states.data) {
         store_d_states(source_.lora()->head, row, of_row, nullptr, lora_states, outputs_.d_lora_mode);
       }
-      T* const d_states = behind_ ? d_states_ + k * problem_.head.lora.rank() : nullptr;
+      T* const d_states = a_gradients_ ? d_states_ + k * problem_.head.lora.rank() : nullptr;
       if (d_states) {
         multiply_by_head(source_.lora()->head, row, of_row, d_states);
-        behind_->scale(d_states, 1);
+        a_gradients_->scale(d_states, 1);
       }
       if (outputs_.wants_d_hidden()) {
         store_d_states(weight().head, row, of_row, d_states, d_hidden, outputs_.d_hidden_mode);
       }
     });
-    if (behind_) {
-      behind_->add(kept, d_states_, nullptr, team_);
-      behind_->finish();
+    if (a_gradients_) {
+      a_gradients_->add(kept, d_states_, nullptr, team_);
+      a_gradients_->finish();
     }
     const auto kept_row = [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; };
     if (outputs_.wants_d_hidden()) sink::clear_other_rows(d_hidden, outputs_.d_hidden_mode, kept_row);
@@ -133,7 +133,7 @@ class SetSchedule final : public Schedule {
     if (!entries_) return;
     sort_entries(kept);
     if (outputs_.weight_sink) {
-      hand_on_d_weight();
+      call_weight_sink();
     } else if (outputs_.d_weight.data) {
       store_d_head(weight(), outputs_.d_weight, outputs_.d_weight_mode);
     }
@@ -301,7 +301,7 @@ class SetSchedule final : public Schedule {
   }
 
   // The callback gets tiles in vocabulary order; a team computes several at once.
-  void hand_on_d_weight() const {
+  void call_weight_sink() const {
     core::Array<ConstMatrix> tiles(static_cast<size_t>(team_));
     for (int64_t begin = 0; begin < problem_.vocab_size; begin += team_ * kSetEntries) {
       const int64_t count = std::min<int64_t>(team_, core::div_up(problem_.vocab_size - begin, kSetEntries));
@@ -343,12 +343,13 @@ class SetSchedule final : public Schedule {
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
   core::Array<PerThread> threads_;
-  T* gradients_ = nullptr;                     // [picks]: one per distinct id of a row, from its first pick
-  int64_t* offsets_ = nullptr;                 // [V + 1] into entries_, by vocabulary entry
-  Entry* entries_ = nullptr;                   // [picks], by vocabulary entry and row
-  T* bias_ = nullptr;                          // [V]: sums of d_bias
-  T* d_states_ = nullptr;                      // [active rows, r]: gradients of a LoRA's states
-  std::optional<sink::BehindLora<T>> behind_;  // set if dU is needed
+  // [picks]: one per distinct id of a row, from its first pick
+  T* gradients_ = nullptr;
+  int64_t* offsets_ = nullptr;                          // [V + 1] into entries_, by vocabulary entry
+  Entry* entries_ = nullptr;                            // [picks], by vocabulary entry and row
+  T* bias_ = nullptr;                                   // [V]: sums of d_bias
+  T* d_states_ = nullptr;                               // [active rows, r]: gradients of a LoRA's states
+  std::optional<sink::LoraAGradients<T>> a_gradients_;  // set if dU is needed
 };
 
 size_t measure(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,

@@ -61,7 +61,7 @@ class SlicedSchedule final : public Schedule {
         if (slice.schedule) slice.schedule->walk(walk, chunk, columns);
       }
       if (cut_.own_partials) write_partials(rows, columns);
-      meet(walk, rows, columns);
+      exchange_partials(walk, rows, columns);
     });
   }
 
@@ -91,9 +91,9 @@ class SlicedSchedule final : public Schedule {
       if (!slice.schedule) continue;
       Plan of_slice;
       slice.schedule->report(of_slice);
-      const auto here = static_cast<double>(slice.problem->entries);
-      entries += here;
-      kept += here * of_slice.kept_share;
+      const auto slice_entries = static_cast<double>(slice.problem->entries);
+      entries += slice_entries;
+      kept += slice_entries * of_slice.kept_share;
       plan.d_hidden_bound += of_slice.d_hidden_bound;
       weight += of_slice.d_weight_bound * of_slice.d_weight_bound;
     }
@@ -119,7 +119,7 @@ class SlicedSchedule final : public Schedule {
   void make_slice(int64_t first, int64_t entries, Slice& slice) {
     slice.problem = core::make_shared<const HiddenProblem>(ranks::problem_of_slice(problem_, first, entries));
     GradientMatrices outputs = ranks::outputs_of_slice(outputs_, problem_.head.layout, first, entries);
-    give_sums(slices_.size() - 1, outputs);
+    redirect_outputs(slices_.size() - 1, outputs);
     slice.outputs = core::make_shared<const GradientMatrices>(std::move(outputs));
     planning::RunPlan run = plan_;
     run.grid.vocab_size = entries;
@@ -128,7 +128,7 @@ class SlicedSchedule final : public Schedule {
   }
 
   // Redirects the outputs without a vocabulary dimension to the sums of a slice.
-  void give_sums(size_t slice, GradientMatrices& outputs) {
+  void redirect_outputs(size_t slice, GradientMatrices& outputs) {
     if (hidden_sums_.in_place()) {
       outputs.d_hidden = outputs_.d_hidden;
       outputs.d_hidden_batch_stride = outputs_.d_hidden_batch_stride;
@@ -168,7 +168,7 @@ class SlicedSchedule final : public Schedule {
   size_t offset_of(int64_t row) const { return row_offsets_[static_cast<size_t>(row)]; }
 
   // Exchanges the partials of all slices and joins them in order.
-  void meet(fold::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
+  void exchange_partials(fold::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
     size_t slice_bytes = 0;
     for (const int64_t row : rows) slice_bytes += whole_.wire_bytes(walk, row);
     const auto most = static_cast<size_t>(cut_.most_slices());
@@ -177,7 +177,7 @@ class SlicedSchedule final : public Schedule {
     for (const Slice& slice : slices_) {
       for (size_t i = 0; i < rows.size(); ++i) {
         to = slice.schedule ? slice.schedule->partials().put(walk, rows[i], static_cast<int64_t>(i), columns, to)
-                            : whole_.put_nothing(walk, rows[i], to);
+                            : whole_.put_empty(walk, rows[i], to);
       }
     }
     group_.all_gather(std::span<const std::byte>(mine), std::span(all));

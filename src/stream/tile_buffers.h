@@ -87,7 +87,7 @@ struct BackwardBuffers {
   BackwardBuffers(core::Arena& arena, const Pass<Types>& pass) {
     const planning::RunPlan& run = pass.run;
     take_threads(arena, pass);
-    if (run.logits_stay()) {
+    if (run.keeps_logits()) {
       if (run.gather) gathered = pass.source.take_gather_buffer(arena, run.plan.chunk_rows);
     } else {
       slots.resize(static_cast<size_t>(run.plan.tiles_alive));
@@ -109,7 +109,7 @@ struct BackwardBuffers {
     const planning::TileGrid& grid = pass.run.grid;
     const auto scratch = scratch_of(*pass.run.gemm);
     size_t gemm_bytes = pass.source.most_of_gradients(grid.part_sizes(), DTypeOf<Gradient>::value, scratch);
-    if (!pass.run.logits_stay()) {
+    if (!pass.run.keeps_logits()) {
       gemm_bytes = std::max(gemm_bytes, pass.source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch));
     }
     const int64_t tiles = pass.problem.divergence ? 3 : std::is_same_v<Logit, Gradient> ? 1 : 2;
@@ -122,7 +122,7 @@ struct BackwardBuffers {
 
   void take_residuals(core::Arena& arena, const planning::RunPlan& run) {
     auto tiles = static_cast<int64_t>(slots.size());
-    for (int64_t chunk = 0; run.logits_stay() && chunk < run.chunk_count(); ++chunk) {
+    for (int64_t chunk = 0; run.keeps_logits() && chunk < run.chunk_count(); ++chunk) {
       tiles = std::max(tiles, static_cast<int64_t>(run.blocks_of(chunk).size()) * run.grid.vocab_tiles());
     }
     row_residuals = arena.take<float>(tiles * run.grid.row_tile);

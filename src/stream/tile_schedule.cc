@@ -42,15 +42,15 @@ class TileSchedule final : public SliceSchedule {
     const HeadMatrices* const teacher = pass_.problem.teacher ? &pass_.problem.teacher->head : nullptr;
     const kernels::RowKernels& kernels = *pass_.context.kernels;
     const auto head = head_shape<Logit>(arena_, kernels, pass_.problem.head);
-    const auto beside = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
-    if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, beside);
-    if (run_.logits_stay()) {
+    const auto teacher_head = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
+    if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, teacher_head);
+    if (run_.keeps_logits()) {
       pass_.chunk = arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.grid.vocab_tiles() *
                                        run_.grid.tile_stride);
     }
     each_way([&](GradientWay<Types>& way) {
       way.take_lasting(arena_);
-      if (way.walks()) walker_ = &way;
+      if (way.walks()) first_walk_way_ = &way;
       if (way.masses()) masses_ = way.masses();
     });
     mark_ = arena_.mark();
@@ -79,7 +79,7 @@ class TileSchedule final : public SliceSchedule {
   void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) override {
     walked_ = true;
     take_walk(walk);
-    if (!walk_) return walker_->walk(*folds_, columns);
+    if (!walk_) return first_walk_way_->walk(*folds_, columns);
     walk_->run(walk, run_.blocks_of(chunk), columns);
   }
 
@@ -101,8 +101,8 @@ class TileSchedule final : public SliceSchedule {
     const bool row_by_row = !run_.weight_apart && !pass_.source.products().front().head.layout().is_hidden_vocab();
     return row_by_row && !run_.approximates && run_.plan.threads > 1;
   }
-  void follow(ranks::BatchSums& sums) override {
-    each_way([&](GradientWay<Types>& way) { way.follow(sums); });
+  void report_final_rows_to(ranks::BatchSums& sums) override {
+    each_way([&](GradientWay<Types>& way) { way.report_final_rows_to(sums); });
   }
 
   void finish_gradients() override {
@@ -134,7 +134,7 @@ class TileSchedule final : public SliceSchedule {
     if (!first && walk_) return;
     walk_.reset();
     arena_.rewind(mark_);
-    if (first && walker_) return walker_->take_walk(arena_, *folds_);
+    if (first && first_walk_way_) return first_walk_way_->take_walk(arena_, *folds_);
     walk_.emplace(arena_, pass_, *folds_);
   }
   void take_gradients(GradientWay<Types>& way) {
@@ -158,9 +158,9 @@ class TileSchedule final : public SliceSchedule {
   Pass<Types> pass_;
   const planning::RunPlan& run_ = pass_.run;
   const Ways ways_;
-  GradientWay<Types>* walker_ = nullptr;      // the way that does the first walk itself, or null
-  const fold::CallMasses* masses_ = nullptr;  // filled while folding; null: not needed
-  size_t mark_ = 0;                           // end of the memory that lives as long as the call
+  GradientWay<Types>* first_walk_way_ = nullptr;  // the way that does the first walk itself, or null
+  const fold::CallMasses* masses_ = nullptr;      // filled while folding; null: not needed
+  size_t mark_ = 0;                               // end of the memory that lives as long as the call
   std::optional<fold::CallFolds<Types>> folds_;
   std::optional<TileWalk<Types>> walk_;
   GradientWay<Types>* last_ = nullptr;  // the way whose make() was called last

@@ -54,12 +54,12 @@ class TileTasks {
         buffers_(buffers),
         sinks_(sinks),
         active_(active),
-        logits_stay_(pass.run.logits_stay()),
+        keeps_logits_(pass.run.keeps_logits()),
         batch_sums_(sums) {}
 
   void run() {
     for (const planning::RowBlock& rows : active_.blocks.blocks) {
-      if (logits_stay_ && !rows.contiguous) {
+      if (keeps_logits_ && !rows.contiguous) {
         pass_.source.gather(active_.blocks.rows(rows), pass_.run.plan.threads, buffers_.gathered.from(rows.begin));
       }
     }
@@ -82,7 +82,7 @@ class TileTasks {
   // Returns the address of a tile's logits. Their gradients replace them: row k of the gradients begins at
   // row k of the logits, and its low terms, if any, follow it.
   Logit* logits(int64_t j, int64_t b, int64_t slot) const {
-    if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].tile;
+    if (!keeps_logits_) return buffers_.slots[static_cast<size_t>(slot)].tile;
     return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
   }
   stats::GradientRows<Gradient> gradient(int64_t j, int64_t b, int64_t slot) const {
@@ -94,7 +94,7 @@ class TileTasks {
             residuals(j, b, slot)};
   }
   int64_t alive_tile(int64_t j, int64_t b, int64_t slot) const {
-    return logits_stay_ ? b * grid_.vocab_tiles() + j : slot;
+    return keeps_logits_ ? b * grid_.vocab_tiles() + j : slot;
   }
   // Returns where the rounding residuals of a tile's gradients are summed; column sums only if a sink uses
   // them.
@@ -118,7 +118,7 @@ class TileTasks {
   // Returns the buffer with the copied states of a tile's rows; empty if the rows are contiguous.
   source::GatherBuffer gathered(int64_t b, int64_t slot) const {
     if (block(b).contiguous) return {};
-    return logits_stay_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
+    return keeps_logits_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
   }
 
   // Computes the logits of a tile in its slot.
@@ -158,7 +158,7 @@ class TileTasks {
   BackwardBuffers<Types>& buffers_;
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
-  const bool logits_stay_;
+  const bool keeps_logits_;
   ranks::BatchSums* const batch_sums_;  // notified when gradients of entries are final; may be null
   const bool sums_columns_ = std::any_of(sinks_.begin(), sinks_.end(), [](const sink::Sink<Sum>* sink) {
     return sink->chain_of() == sink::ChainOf::kVocabTile;
@@ -207,7 +207,7 @@ class TileTasks {
         : unfinished(tasks.batch_sums_ ? static_cast<size_t>(tasks.grid_.vocab_tiles()) : 0) {
       const planning::TileGrid& grid = tasks.grid_;
       row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
-      slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
+      slots = tasks.keeps_logits_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
       tile.resize(static_cast<size_t>(slots));
       chains.reserve(tasks.sinks_.size());
       int64_t places = 0;
@@ -276,13 +276,13 @@ class TileTasks {
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
         {}
-        tell_of_final_tiles(dependences, error, final_tiles);
-        [[maybe_unused]] char* made = &dependences.tile[static_cast<size_t>(slot)];
-#pragma omp task depend(inout : made[0]) depend(in : head_part[0], done[0])
+        report_final_tiles(dependences, error, final_tiles);
+        [[maybe_unused]] char* tile = &dependences.tile[static_cast<size_t>(slot)];
+#pragma omp task depend(inout : tile[0]) depend(in : head_part[0], done[0])
         error->guard([&] { steps().make_tile(j, b, slot); });
         if constexpr (Steps::kInOrder) {
           [[maybe_unused]] char* folded = &dependences.folded[static_cast<size_t>(b)];
-#pragma omp task depend(inout : made[0], folded[0]) depend(in : done[0])
+#pragma omp task depend(inout : tile[0], folded[0]) depend(in : done[0])
           error->guard([&] { steps().fold_tile(j, b, slot); });
         }
         [[maybe_unused]] char* const followed = followed_sums(dependences, j, b, done);
@@ -293,7 +293,7 @@ class TileTasks {
             // If no sums follow these, `sum` is the chain itself, named twice.
             [[maybe_unused]] char* const sum =
                 s == dependences.leader ? &dependences.summed(j, b)[split] : chain + split;
-#pragma omp task depend(in : made[0], head_part[0], done[0], after[0]) depend(inout : chain[split], sum[0])
+#pragma omp task depend(in : tile[0], head_part[0], done[0], after[0]) depend(inout : chain[split], sum[0])
             error->guard([&] { add(s, split, j, b, slot); });
           }
         }
@@ -302,13 +302,13 @@ class TileTasks {
                   error);
     }
     // Waits for the remaining tiles one by one, so that finished sums are sent while others are computed.
-    for (size_t left = batch_sums_ ? dependences.ahead.size() : 0; left > 0; --left) {
+    for (size_t remaining = batch_sums_ ? dependences.ahead.size() : 0; remaining > 0; --remaining) {
       [[maybe_unused]] char* done = &dependences.ahead[ahead];
       ahead = (ahead + 1) % dependences.ahead.size();
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
       {}
-      tell_of_final_tiles(dependences, error, final_tiles);
+      report_final_tiles(dependences, error, final_tiles);
     }
 #pragma omp taskwait
   }
@@ -354,7 +354,7 @@ class TileTasks {
   }
 
   // Tells batch_sums_, if any, how many vocabulary entries are complete. Runs on the calling thread.
-  void tell_of_final_tiles(const Dependences& dependences, core::FirstError* error, int64_t& final_tiles) const {
+  void report_final_tiles(const Dependences& dependences, core::FirstError* error, int64_t& final_tiles) const {
     if (!batch_sums_) return;
     const int64_t before = final_tiles;
     const auto is_final = [&](int64_t j) {

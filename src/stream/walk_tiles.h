@@ -33,7 +33,7 @@ class TileWalk {
     const size_t gemm_bytes = pass.source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
     threads_.resize(static_cast<size_t>(run.plan.threads));
     for (PerThread& thread : threads_) {
-      if (!run.logits_stay()) thread.tile = arena.take<Logit>(pass.tile_elements());
+      if (!run.keeps_logits()) thread.tile = arena.take<Logit>(pass.tile_elements());
       if (run.gather) thread.gathered = pass.source.take_gather_buffer(arena, grid.tile_rows);
       thread.products = pass.source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
       thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
@@ -82,13 +82,13 @@ class TileWalk {
     const planning::RowBlock& block = blocks[static_cast<size_t>(b)];
     PerThread& mine = threads_[static_cast<size_t>(part.thread)];
     part.scratch = mine.row;
-    const bool made = walk == fold::Walk::kSecond && run.logits_stay();
+    const bool has_logits = walk == fold::Walk::kSecond && run.keeps_logits();
     const source::TileRows rows = {run.blocks, block, mine.gathered, reordered_.of(b)};
     for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
-    if (!made) pass_.source.gather(*run.gemm, rows);
+    if (!has_logits) pass_.source.gather(*run.gemm, rows);
     for (int64_t j = grid.vocab_range_begin(part.vocab_range); j < grid.vocab_range_begin(part.vocab_range + 1); ++j) {
-      Logit* const data = run.logits_stay() ? pass_.chunk_tile(block, blocks.front().tile_begin, j) : mine.tile;
-      if (!made) {
+      Logit* const data = run.keeps_logits() ? pass_.chunk_tile(block, blocks.front().tile_begin, j) : mine.tile;
+      if (!has_logits) {
         pass_.source.make_tile(rows, grid.first_entry(j), grid.entries(j), data, grid.tile_stride,
                                pass_.multiplier(mine.products));
       }

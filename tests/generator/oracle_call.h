@@ -54,7 +54,7 @@ void ReferenceCall<T>::add_terms_of_divergence(const oracle::DistillationTruth& 
     const oracle::DivergenceFormula formula(task_);
     for (int64_t i = 0; i < capped_.rows(); ++i) {
       const auto row = static_cast<size_t>(i);
-      if (!truth.takes_part[row]) continue;
+      if (!truth.is_active[row]) continue;
       const double own = task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[row];
       const oracle::VectorXd log_s = oracle::log_softmax(truth.capped.row(i).transpose(), own);
       const oracle::VectorXd log_t =
@@ -173,7 +173,7 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
     out.add("per_token_loss", truth.per_token_loss);
     out.add("per_token_divergence", truth.divergence);
     out.add("per_token_acceptance", truth.acceptance);
-    const auto rows = static_cast<double>(std::ranges::count(truth.takes_part, true));
+    const auto rows = static_cast<double>(std::ranges::count(truth.is_active, true));
     out.add("tokens", std::vector{rows});
     out.add_mean("mean_divergence", truth.divergence, rows), out.add_mean("mean_acceptance", truth.acceptance, rows);
     if (task_.hard_weight != 0) {

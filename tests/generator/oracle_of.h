@@ -90,13 +90,13 @@ inline void add_lists(const oracle::TokenStatistics& stats, const oracle::Tokens
   std::vector<double> logps;
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     const auto row = static_cast<size_t>(i);
-    const auto held = static_cast<int64_t>(tokens.takes_part(i) ? stats.top_ids[row].size() : 0);
+    const auto held = static_cast<int64_t>(tokens.is_active(i) ? stats.top_ids[row].size() : 0);
     for (int64_t k = 0; k < tokens.top_k; ++k) {
       const bool is_held = k < held;
       ids.push_back(is_held ? stats.top_ids[row][static_cast<size_t>(k)] : -1);
-      logps.push_back(is_held                ? stats.top_logps[row][static_cast<size_t>(k)]
-                      : tokens.takes_part(i) ? -std::numeric_limits<double>::infinity()
-                                             : 0);
+      logps.push_back(is_held               ? stats.top_logps[row][static_cast<size_t>(k)]
+                      : tokens.is_active(i) ? -std::numeric_limits<double>::infinity()
+                                            : 0);
     }
   }
   out.add("top_ids", ids);
@@ -163,7 +163,7 @@ inline OracleNumbers oracle_of(const CustomLoss& task, const oracle::MatrixXd& c
   }
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < capped.rows(); ++i) {
-    if (tokens.takes_part(i)) rows.push_back(i);
+    if (tokens.is_active(i)) rows.push_back(i);
   }
   task.loss->evaluate(rows, read, grads);
   return oracle_of(as_statistics, capped, offsets, grads);
@@ -235,7 +235,7 @@ inline OracleNumbers oracle_of_kept(const PolicyLoss& task, const oracle::Matrix
   const oracle::RowIds sets = oracle::read_sets(task.kept, capped.rows(), task.mask);
   oracle::TokenStatistics stats(capped.rows());
   for (int64_t i = 0; i < capped.rows(); ++i) {
-    if (!tokens.takes_part(i)) continue;
+    if (!tokens.is_active(i)) continue;
     const int64_t chosen = tokens.labels[static_cast<size_t>(i)];
     stats.logp[i] = oracle::log_probabilities(logits, i, sets[static_cast<size_t>(i)])[chosen];
   }
@@ -243,7 +243,7 @@ inline OracleNumbers oracle_of_kept(const PolicyLoss& task, const oracle::Matrix
   const oracle::TokenGradients grads = add_loss(task, offsets, tokens, stats, out);
   out.d_capped = oracle::MatrixXd::Zero(capped.rows(), capped.cols());
   for (int64_t i = 0; i < capped.rows(); ++i) {
-    if (!tokens.takes_part(i)) continue;
+    if (!tokens.is_active(i)) continue;
     oracle::VectorXd gamma = oracle::VectorXd::Zero(capped.cols());
     gamma[tokens.labels[static_cast<size_t>(i)]] = grads.logp[i];
     out.d_capped.row(i) = oracle::d_raw_logits(logits, i, sets[static_cast<size_t>(i)], gamma).transpose();

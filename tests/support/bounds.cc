@@ -187,7 +187,7 @@ StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::S
     *bound = VectorXd::Zero(problem.tokens());
   }
   for (int64_t i = 0; i < problem.tokens(); ++i) {
-    if (!problem.takes_part(i) || std::isnan(stats.max[i])) continue;
+    if (!problem.is_active(i) || std::isnan(stats.max[i])) continue;
     bound_row_logits(problem, stats, abs_products, i, arithmetic, bounds);
     bound_row_statistics(problem, stats, i, arithmetic, bounds);
   }
@@ -202,7 +202,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
   const double cross_sum = problem.cross.sum();
   MatrixXd result = MatrixXd::Zero(problem.tokens(), problem.vocab());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
-    if (!problem.takes_part(i) || grads.all_zero(i)) continue;
+    if (!problem.is_active(i) || grads.all_zero(i)) continue;
     if (std::isnan(stats.max[i])) {
       result.row(i).setConstant(kNaN);
       continue;
@@ -286,7 +286,7 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
   result.per_token_loss.assign(loss.per_token_loss.size(), 0.0);
   result.grads = oracle::TokenGradients(problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
-    if (!problem.takes_part(i)) continue;
+    if (!problem.is_active(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[problem.labels[i]];
     // With dft everything has the factor p, whose relative error comes from logp.
     const double p = options.dft ? std::exp(stats.logp[i]) : 1, p_error = options.dft ? std::expm1(bounds.logp[i]) : 0;

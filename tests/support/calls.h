@@ -72,7 +72,7 @@ const PreferenceLoss& with(const PreferenceLoss& options, const Inputs&... input
 }
 
 /// Wraps the statistics of a forward half for backward().
-inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
+inline const Forward<TokenStatistics>& forward_of(const TokenStats& stats) {
   thread_local Forward<TokenStatistics> left;
   left.result.stats = stats;
   return left;
@@ -146,8 +146,8 @@ inline void backpropagate_token_grads(const Context& context, const HiddenStates
                                       const Targets& targets, const TokenOptions& token, const StatsRequest& request,
                                       const TokenStats& stats, const TokenGrads& grads, const Gradients& gradients,
                                       Plan* plan = nullptr) {
-  const Plan ran = backward(context, logits_of(hidden, head), TokenStatistics{targets, token, request}, left_of(stats),
-                            grads, gradients_of(gradients, hidden, head));
+  const Plan ran = backward(context, logits_of(hidden, head), TokenStatistics{targets, token, request},
+                            forward_of(stats), grads, gradients_of(gradients, hidden, head));
   if (plan) *plan = ran;
 }
 inline Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -179,7 +179,7 @@ inline TokenStats compute_token_stats(const Context& context, const FinishedLogi
 inline void backpropagate_token_grads(const Context& context, const FinishedLogits& logits, const Targets& targets,
                                       const TokenOptions& token, const StatsRequest& request, const TokenStats& stats,
                                       const TokenGrads& grads, const LogitsGradient& d_logits, Plan* plan = nullptr) {
-  const Plan ran = backward(context, Logits::given(logits), TokenStatistics{targets, token, request}, left_of(stats),
+  const Plan ran = backward(context, Logits::given(logits), TokenStatistics{targets, token, request}, forward_of(stats),
                             grads, gradients_of(d_logits));
   if (plan) *plan = ran;
 }

@@ -153,7 +153,7 @@ void expect_top_lists(const TokenStats& got, const Expected& expected) {
     const auto ids = std::span(got.top_ids).subspan(static_cast<size_t>(i) * count, count);
     const auto logps = std::span(got.top_logps).subspan(static_cast<size_t>(i) * count, count);
     const bool nan = std::isnan(expected.stats.max[i]);
-    if (problem.takes_part(i) && !nan) {
+    if (problem.is_active(i) && !nan) {
       expect_top_list(i, ids, logps, expected);
       continue;
     }
@@ -273,7 +273,7 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
   ASSERT_EQ(static_cast<int64_t>(got.argmax.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     const int64_t entry = got.argmax[i];
-    if (!problem.takes_part(i)) {
+    if (!problem.is_active(i)) {
       EXPECT_EQ(entry, -1) << "argmax[" << i << "]";
     } else if (!std::isnan(want.max[i])) {
       ASSERT_TRUE(entry >= 0 && entry < problem.vocab()) << "argmax[" << i << "] is " << entry;
@@ -309,7 +309,7 @@ void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, c
     // Rows whose two largest logits rounding cannot tell apart may count either way.
     double ambiguous = 0;
     for (int64_t i = 0; i < expected.problem.tokens(); ++i) {
-      if (!expected.problem.takes_part(i)) continue;
+      if (!expected.problem.is_active(i)) continue;
       const int64_t best = expected.stats.argmax[i];
       for (int64_t v = 0; v < expected.problem.vocab(); ++v) {
         const double gap = expected.stat_bounds.shifted(i, v) + expected.stat_bounds.shifted(i, best);

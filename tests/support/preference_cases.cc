@@ -157,11 +157,11 @@ oracle::SequenceBatch random_batch(const std::vector<int64_t>& lengths, uint64_t
       batch.logp.push_back(-0.05 - surprise(random));
       batch.entropy.push_back(surprise(random));
       // The first token of a sequence is never ignored.
-      batch.takes_part.push_back(t == 0 || random() % 4 != 0);
+      batch.is_active.push_back(t == 0 || random() % 4 != 0);
       batch.square_sums.push_back(std::exp(-surprise(others)));
       batch.reference_tokens.push_back(kNaN);
-      if (batch.takes_part.back()) batch.reference_tokens.back() = batch.logp.back() + normal(random);
-      if (batch.takes_part.back()) reference += batch.reference_tokens.back();
+      if (batch.is_active.back()) batch.reference_tokens.back() = batch.logp.back() + normal(random);
+      if (batch.is_active.back()) reference += batch.reference_tokens.back();
     }
     batch.reference.push_back(reference);
     batch.offsets.push_back(batch.tokens());
@@ -173,7 +173,7 @@ oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std
   oracle::SequenceBatch batch;
   batch.logp = logp;
   batch.entropy.assign(logp.size(), 0.5);
-  batch.takes_part.assign(logp.size(), true);
+  batch.is_active.assign(logp.size(), true);
   for (size_t s = 0; s <= logp.size(); ++s) batch.offsets.push_back(static_cast<int64_t>(s));
   batch.reference = reference;
   batch.reference_tokens = reference;

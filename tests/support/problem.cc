@@ -27,7 +27,7 @@ Statistics compute_statistics(const Problem& problem) {
   stats.raw = stats.raw.unaryExpr([&](double sum) { return raw_logit(problem, sum); }).eval();
   stats.shifted = stats.log_p = MatrixXd::Zero(tokens, vocab);
   for (int64_t i = 0; i < tokens; ++i) {
-    if (!problem.takes_part(i)) continue;
+    if (!problem.is_active(i)) continue;
     const VectorXd a = stats.raw.row(i).unaryExpr([&](double r) { return final_logit(problem, i, r); }).transpose();
     add_row_statistics(problem, i, a, stats);
     stats.shifted.row(i) = (a.array() - stats.max[i]).transpose();
@@ -42,7 +42,7 @@ LogitGradients compute_logit_gradients(const Problem& problem, const Statistics&
   result.d_final = result.d_raw = MatrixXd::Zero(problem.tokens(), problem.vocab());
   result.slope = MatrixXd::Ones(problem.tokens(), problem.vocab());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
-    if (!problem.takes_part(i) || grads.all_zero(i)) continue;
+    if (!problem.is_active(i) || grads.all_zero(i)) continue;
     for (int64_t v = 0; v < problem.vocab(); ++v) {
       const LogitGradient gradient = formula.at(i, v, stats.raw(i, v));
       result.d_final(i, v) = gradient.d_final;

@@ -118,7 +118,7 @@ TEST(PreferenceOracle, APairWithAnEmptySideCountsNowhere) {
   SequenceBatch pair = alone;
   const auto take = [&](int64_t to, int64_t from) {
     pair.logp[to] = whole.logp[from];
-    pair.takes_part[to] = whole.takes_part[from];
+    pair.is_active[to] = whole.is_active[from];
     pair.reference_tokens[to] = whole.reference_tokens[from];
     pair.square_sums[to] = whole.square_sums[from];
   };

@@ -137,12 +137,12 @@ struct Projection::WorkIn final : Projection::Work {
 
   WorkIn(const Context& given, const Logits& model, const Gradients& gradients, std::optional<DType>* round_to)
       : Work(given, model, gradients) {
-    d_logits = logits = made_;
-    multiply(Product{n_, v_, h_, states_, transposed(weight_), made_, v_, false});
+    d_logits = logits = logits_;
+    multiply(Product{n_, v_, h_, states_, transposed(weight_), logits_, v_, false});
     if (r_ > 0) {
       multiply(Product{n_, r_, h_, states_, transposed(lora_a_), lora_states_, r_, false});
       scale(lora_states_);
-      multiply(Product{n_, v_, r_, of_lora(lora_states_), transposed(lora_b_), made_, v_, true});
+      multiply(Product{n_, v_, r_, of_lora(lora_states_), transposed(lora_b_), logits_, v_, true});
     }
     if (problem.head.bias.data || cap_ > 0) finish_logits(round_to);
     if (cap_ > 0 && out.any()) d_logits = take<Sum>(n_ * v_);
@@ -230,7 +230,7 @@ struct Projection::WorkIn final : Projection::Work {
       bias[v] = static_cast<Sum>(core::read(problem.head.bias, static_cast<int64_t>(v)));
     }
     for_rows(n_, [&](int64_t row) {
-      Sum* const all = made_ + row * v_;
+      Sum* const all = logits_ + row * v_;
       for (size_t v = 0; v < bias.size(); ++v) all[v] += bias[v];
       for (int64_t first = 0; rounds && first < v_; first += kEntries) {
         const int64_t count = std::min(kEntries, v_ - first);
@@ -249,7 +249,7 @@ struct Projection::WorkIn final : Projection::Work {
     if (cap_ > 0 || is_narrow()) {
       for_rows(n_, [&](int64_t row) {
         Sum* const of_row = all + row * v_;
-        const Sum* const capped = made_ + first + row * v_;
+        const Sum* const capped = logits_ + first + row * v_;
         for (int64_t v = 0; cap_ > 0 && v < count; ++v) {
           const Sum share = capped[v] / cap_;
           of_row[v] *= 1 - share * share;
@@ -298,7 +298,7 @@ struct Projection::WorkIn final : Projection::Work {
   const Operand states_ = operand(problem.hidden), weight_ = weight_of(problem.head);
   const Operand lora_a_ = operand(problem.head.lora.a);
   const Operand lora_b_ = r_ > 0 ? weight_of(source::lora_head(problem.head)) : Operand();
-  Sum* const made_ = take<Sum>(n_ * v_);         // the logits
+  Sum* const logits_ = take<Sum>(n_ * v_);       // the logits
   Sum* const lora_states_ = take<Sum>(n_ * r_);  // scale · x aᵀ
   bfloat16* narrow_ = nullptr;                   // [N, kEntries]
 };

@@ -32,7 +32,7 @@ YAML::Node parse_value(const std::string& place, const std::string& text) try {
 }
 
 // Returns the current name of an older key; other keys are returned unchanged.
-std::string name_today(const std::string& key) {
+std::string current_name(const std::string& key) {
   if (key == "kernel.time_block") return "kernel.row_tile";
   if (key == "kernel.block_size") return "kernel.vocab_tile";
   return key;
@@ -79,13 +79,14 @@ void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& sec
     const std::string place = place_of(entry.first);
     if (!entry.first.IsScalar()) throw Error(place + ": a key must be a plain word");
     const std::string key = prefix + entry.first.Scalar();
-    if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " is set a second time here");
+    if (!seen.insert(current_name(key)).second)
+      throw Error(place + ": " + one_line(key) + " is set a second time here");
     apply(key, place, entry.second);
   }
 }
 
 void ConfigReader::apply(const std::string& given, const std::string& place, const YAML::Node& node) {
-  const std::string key = name_today(given);
+  const std::string key = current_name(given);
   if (is_section(key)) {
     if (!node.IsMap()) {
       const ConfigValue value{key, place, node};

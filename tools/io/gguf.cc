@@ -89,31 +89,31 @@ class Cursor {
   void enter(std::string place) { place_ = one_line(std::move(place)); }
   [[noreturn]] void fail(const std::string& reason) const { throw Error(file_.path() + ": " + place_ + reason); }
   size_t at() const { return at_; }
-  size_t left() const { return file_.size() - at_; }
-  const std::byte* here() const { return file_.data() + at_; }
+  size_t rest() const { return file_.size() - at_; }
+  const std::byte* data() const { return file_.data() + at_; }
 
   void skip(size_t bytes) {
-    if (bytes > left()) fail(": the file ends in the middle of it, after " + std::to_string(file_.size()) + " bytes");
+    if (bytes > rest()) fail(": the file ends in the middle of it, after " + std::to_string(file_.size()) + " bytes");
     at_ += bytes;
   }
 
   template <class T>
   T take() {
     skip(sizeof(T));
-    return load<T>(here() - sizeof(T));
+    return load<T>(data() - sizeof(T));
   }
 
   std::string_view take_string() {
     const auto length = take<uint64_t>();
     check_count(length, 1, " bytes of a string");
     at_ += length;
-    return {reinterpret_cast<const char*>(here()) - length, length};
+    return {reinterpret_cast<const char*>(data()) - length, length};
   }
 
   // Checks that `count` items of at least `least_bytes` each can follow, before memory is allocated for them.
   void check_count(uint64_t count, size_t least_bytes, const char* things) const {
-    if (count <= left() / least_bytes) return;
-    fail(": " + std::to_string(count) + things + " do not fit in the " + std::to_string(left()) +
+    if (count <= rest() / least_bytes) return;
+    fail(": " + std::to_string(count) + things + " do not fit in the " + std::to_string(rest()) +
          " bytes that are left" + kTruncated);
   }
 
@@ -254,7 +254,7 @@ void check_overlaps(const GgufFile& file, const std::vector<GgufTensor>& tensors
 // Checks the first bytes and returns the version.
 uint32_t take_version(Cursor& cursor) {
   cursor.enter("the header");
-  const std::string_view magic(reinterpret_cast<const char*>(cursor.here()), std::min(cursor.left(), kMagic.size()));
+  const std::string_view magic(reinterpret_cast<const char*>(cursor.data()), std::min(cursor.rest(), kMagic.size()));
   if (magic != kMagic) {
     cursor.enter("");
     cursor.fail("is not a GGUF file: its first four bytes are not \"GGUF\"");

@@ -277,12 +277,12 @@ DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
   const Distillation& o = in.options;
   const std::vector<double> normaliser =
       mean_divisors({o.reduction, o.mean_over, o.num_items_in_batch}, logits.labels, sequence_offsets(in.hidden));
-  for (size_t i = 0; i < n; ++i) out.takes_part.push_back(logits.labels[i] != kNoLabel);
+  for (size_t i = 0; i < n; ++i) out.is_active.push_back(logits.labels[i] != kNoLabel);
 #pragma omp parallel for schedule(dynamic)
   for (size_t i = 0; i < n; ++i) {
-    if (out.takes_part[i]) add_row(in, logits, i, normaliser[i], out);
+    if (out.is_active[i]) add_row(in, logits, i, normaliser[i], out);
   }
-  for (size_t i = 0; i < n; ++i) out.loss += out.takes_part[i] ? out.per_token_loss[i] / normaliser[i] : 0;
+  for (size_t i = 0; i < n; ++i) out.loss += out.is_active[i] ? out.per_token_loss[i] / normaliser[i] : 0;
   out.labels = logits.labels;
   out.raw = logits.raw;
   out.capped = logits.capped;

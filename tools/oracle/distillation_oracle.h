@@ -65,7 +65,7 @@ struct DistillationTruth {
   double loss = 0;
   /// [N] each; 0 for ignored rows.
   std::vector<double> per_token_loss, divergence, acceptance, logps, entropy, teacher_entropy, agreement;
-  std::vector<bool> takes_part;
+  std::vector<bool> is_active;
   std::vector<int64_t> labels;  ///< the labels of the rows, if there are targets
   /// [N, V]: the student's raw and capped logits, and the teacher's capped ones.
   MatrixXd raw, capped, teacher_capped;

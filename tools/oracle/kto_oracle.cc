@@ -63,7 +63,7 @@ KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options) {
     const double share = options.loss_scale / static_cast<double>(sequences);
     truth.loss += share * truth.sequence_losses[s];
     for (int64_t i = batch.offsets[s]; i < batch.offsets[s + 1]; ++i) {
-      if (batch.takes_part[i]) truth.d_logp[i] = share * by_logp / divisor;
+      if (batch.is_active[i]) truth.d_logp[i] = share * by_logp / divisor;
     }
 
     reward[desirable] += options.beta * log_ratio;

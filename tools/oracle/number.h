@@ -77,7 +77,7 @@ struct Number {
     return tape ? tape->derivatives(step, false) : std::map<int64_t, double>();
   }
   /// Returns how far errors of the inputs move the value, to first order. They pass through sg() too.
-  double reached_by(const Eigen::VectorXd& errors) const {
+  double error_from(const Eigen::VectorXd& errors) const {
     double reached = 0;
     if (!tape) return reached;
     for (const auto& [input, derivative] : tape->derivatives(step, true)) {
@@ -131,7 +131,7 @@ struct Kink {
 
   /// Returns true if errors of the inputs, or twice as large ones, can reach it.
   bool is_near(const Eigen::VectorXd& errors) const {
-    const double reached = from.reached_by(errors);
+    const double reached = from.error_from(errors);
     return reached > 0 && !(distance > 2 * reached);
   }
 };

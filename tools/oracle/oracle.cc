@@ -91,7 +91,7 @@ MatrixXd read_lora_b(const HeadMatrices& head, int64_t first_entry, int64_t entr
 
 MatrixXd read_weight(const HeadMatrices& head, int64_t first_entry, int64_t entries) {
   const ConstMatrix& weight = head.weight;
-  const bool tall = head.layout == HeadLayout::kVocabHidden;
+  const bool is_vocab_hidden = head.layout == HeadLayout::kVocabHidden;
   if (head.packed.given() && head.packed.packing != Packing::kInt8) {
     throw std::invalid_argument("the oracle reads only int8 packed heads");
   }
@@ -104,7 +104,7 @@ MatrixXd read_weight(const HeadMatrices& head, int64_t first_entry, int64_t entr
         copy(v, h) = read_int8(head.packed, entry, h);
         continue;
       }
-      const int64_t row = tall ? entry : h, col = tall ? h : entry;
+      const int64_t row = is_vocab_hidden ? entry : h, col = is_vocab_hidden ? h : entry;
       copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
     }
   }
@@ -141,8 +141,8 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
       const int64_t at = i + options.shift;
-      const bool takes_part = at < offsets[s + 1] && targets[at] != options.ignore_index;
-      result.labels.push_back(takes_part ? targets[at] : kNoLabel);
+      const bool is_active = at < offsets[s + 1] && targets[at] != options.ignore_index;
+      result.labels.push_back(is_active ? targets[at] : kNoLabel);
     }
   }
   result.temperature = VectorXd::Constant(result.tokens(), options.temperature);
@@ -165,7 +165,7 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
 MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
   MatrixXd copy = MatrixXd::Zero(hidden.tokens(), hidden.hidden_size());
   for (int64_t i = 0; i < hidden.tokens(); ++i) {
-    if (!tokens.takes_part(i)) continue;
+    if (!tokens.is_active(i)) continue;
     const ConstMatrix& matrix = hidden.states;
     int64_t begin = i * matrix.stride;
     if (hidden.batch_stride) {
@@ -316,7 +316,7 @@ LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) c
 LossWeights loss_weights(const Tokens& tokens, const CrossEntropy& options) {
   double active = 0, weight_sum = 0;
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
-    if (!tokens.takes_part(i)) continue;
+    if (!tokens.is_active(i)) continue;
     active += 1;
     weight_sum += options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
   }
@@ -341,7 +341,7 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   result.per_token_loss.assign(tokens.tokens(), 0.0);
   double correct = 0, entropy = 0;
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
-    if (!tokens.takes_part(i)) continue;
+    if (!tokens.is_active(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
     // Without smoothing its term is left out, not multiplied by 0: with a masked vocabulary entry that would
     // be 0 · ∞.

@@ -51,7 +51,7 @@ struct Tokens {
 
   int64_t tokens() const { return static_cast<int64_t>(labels.size()); }
   int64_t vocab() const { return cross.size(); }
-  bool takes_part(int64_t row) const { return labels[row] != kNoLabel; }
+  bool is_active(int64_t row) const { return labels[row] != kNoLabel; }
   /// Returns the divisor of a row's capped logits.
   double logit_divisor(int64_t row) const {
     return temperature_meaning == TemperatureMeaning::kScaleLogits ? temperature[row] : 1.0;

@@ -28,7 +28,7 @@ class Evaluation {
       members_.emplace_back();
       for (int64_t i = tokens.offsets[s]; i < tokens.offsets[s + 1]; ++i) {
         sequence_of_.push_back(s);
-        if (!tokens.takes_part[i]) continue;
+        if (!tokens.is_active[i]) continue;
         members_[s].push_back(i);
         active_.push_back(i);
       }
@@ -420,7 +420,7 @@ class Evaluation {
     }
     if (uses_entropy()) result.mean_entropy = mean_over(active_, [this](int64_t i) { return entropy(i); });
     // The ratio of a sequence counts once, shared by its tokens.
-    const bool once = ratio_is_of_sequence() && tokens_.one_advantage_a_sequence && !tokens_.teacher_logps;
+    const bool once = ratio_is_of_sequence() && tokens_.one_advantage_per_sequence && !tokens_.teacher_logps;
     const auto mean = [&](auto of) {
       Number sum;
       double weights = 0;
@@ -499,14 +499,14 @@ PolicyTokens read_policy_batch(const PolicyLoss& task, std::vector<int64_t> offs
   const int64_t tokens = offsets.back();
   PolicyTokens result;
   result.offsets = std::move(offsets);
-  result.takes_part.assign(tokens, true);
-  for (size_t i = 0; i < task.mask.size(); ++i) result.takes_part[i] = task.mask[i] != 0;
+  result.is_active.assign(tokens, true);
+  for (size_t i = 0; i < task.mask.size(); ++i) result.is_active[i] = task.mask[i] != 0;
   result.old_logps = read_optional(task.old_logps);
   result.ref_logps = read_optional(task.ref_logps);
   result.sampling_logps = read_optional(task.sampling_logps);
   result.teacher_logps = read_optional(task.teacher_logps);
   result.scores = read_optional(task.scores);
-  result.one_advantage_a_sequence =
+  result.one_advantage_per_sequence =
       task.advantages_per == EntriesPer::kSequence ||
       (task.advantages_per == EntriesPer::kBySize && task.advantages.count() == result.sequences());
   const std::vector<double> advantages = read_vector(task.advantages);
@@ -514,7 +514,7 @@ PolicyTokens read_policy_batch(const PolicyLoss& task, std::vector<int64_t> offs
   if (advantages.empty()) return result;
   for (int64_t s = 0; s < result.sequences(); ++s) {
     for (int64_t i = result.offsets[s]; i < result.offsets[s + 1]; ++i) {
-      result.advantages[i] = advantages[result.one_advantage_a_sequence ? s : i];
+      result.advantages[i] = advantages[result.one_advantage_per_sequence ? s : i];
     }
   }
   return result;

@@ -17,13 +17,13 @@ namespace logitless::oracle {
 /// The tensors of a PolicyLoss in float64; NaN or 0 for ignored tokens.
 struct PolicyTokens {
   std::vector<int64_t> offsets;    ///< [B + 1]
-  std::vector<bool> takes_part;    ///< [N]
+  std::vector<bool> is_active;     ///< [N]
   std::vector<double> advantages;  ///< [N], also if the batch has one per sequence
-  bool one_advantage_a_sequence = true;
+  bool one_advantage_per_sequence = true;
   std::optional<std::vector<double>> old_logps, ref_logps, sampling_logps, teacher_logps;  ///< [N]
   std::optional<std::vector<double>> scores;                                               ///< [B]
 
-  int64_t tokens() const { return static_cast<int64_t>(takes_part.size()); }
+  int64_t tokens() const { return static_cast<int64_t>(is_active.size()); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };
 

@@ -88,7 +88,7 @@ std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceLo
     const int64_t least = std::min(batch.count(s), batch.count((s + half) % (2 * half)));
     int64_t rank = 0;
     for (int64_t i = batch.offsets[s]; i < batch.offsets[s + 1]; ++i) {
-      if (batch.takes_part[i] && ++rank > least) weights[i] = *options.ld_alpha;
+      if (batch.is_active[i] && ++rank > least) weights[i] = *options.ld_alpha;
     }
   }
   return weights;
@@ -134,7 +134,7 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
       std::vector<double> certainty(batch.logp.size(), 0);
       for (size_t i = 0; i < certainty.size(); ++i) {
         const double held = batch.held_logp.empty() ? batch.logp[i] : batch.held_logp[i];
-        if (batch.takes_part[i]) certainty[i] = held - std::log(batch.square_sums[i]);
+        if (batch.is_active[i]) certainty[i] = held - std::log(batch.square_sums[i]);
       }
       pair.weight = std::exp(batch.sum(certainty, pair.chosen) / pair.chosen_count +
                              batch.sum(certainty, pair.rejected) / pair.rejected_count);
@@ -215,7 +215,7 @@ std::pair<Numbers, Numbers> sorted_lists(PreferenceLossType loss, const std::vec
 void add_to_tokens(const SequenceBatch& batch, int64_t sequence, double value, std::vector<double>& tokens,
                    const std::vector<double>& weights = {}) {
   for (int64_t i = batch.offsets[sequence]; i < batch.offsets[sequence + 1]; ++i) {
-    if (batch.takes_part[i]) tokens[i] += value * (weights.empty() ? 1 : weights[i]);
+    if (batch.is_active[i]) tokens[i] += value * (weights.empty() ? 1 : weights[i]);
   }
 }
 
@@ -312,13 +312,13 @@ bool compares_with_reference(PreferenceLossType loss) {
 }
 
 int64_t SequenceBatch::count(int64_t sequence) const {
-  return std::count(takes_part.begin() + offsets[sequence], takes_part.begin() + offsets[sequence + 1], true);
+  return std::count(is_active.begin() + offsets[sequence], is_active.begin() + offsets[sequence + 1], true);
 }
 
 double SequenceBatch::sum(const std::vector<double>& values, int64_t sequence) const {
   double total = 0;
   for (int64_t i = offsets[sequence]; i < offsets[sequence + 1]; ++i) {
-    if (takes_part[i]) total += values[i];
+    if (is_active[i]) total += values[i];
   }
   return total;
 }
@@ -344,7 +344,7 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     batch.logp.push_back(stats.logp[i]);
     batch.entropy.push_back(stats.entropy[i]);
-    batch.takes_part.push_back(tokens.takes_part(i));
+    batch.is_active.push_back(tokens.is_active(i));
     batch.square_sums.push_back(stats.square_sum[i]);
   }
   return batch;

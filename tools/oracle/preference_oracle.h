@@ -15,7 +15,7 @@ namespace logitless::oracle {
 struct SequenceBatch {
   std::vector<double> logp;              ///< [N]
   std::vector<double> entropy;           ///< [N]; empty: not requested
-  std::vector<bool> takes_part;          ///< [N]
+  std::vector<bool> is_active;           ///< [N]
   std::vector<int64_t> offsets;          ///< [S + 1]: sequence s holds the tokens [offsets[s], offsets[s + 1])
   std::vector<double> reference;         ///< [S]: the reference's sums over tokens that are not ignored; empty: none
   std::vector<double> reference_tokens;  ///< [N]: the terms of these sums, if known

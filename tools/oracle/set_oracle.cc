@@ -130,9 +130,9 @@ std::vector<bool> rows_of(const SoftTargets& targets, int64_t tokens) {
 MatrixXd read_soft_targets(const SoftTargets& targets, int64_t tokens, int64_t vocab) {
   MatrixXd q = MatrixXd::Zero(tokens, vocab);
   const RowIds ids = read_sets(targets.sets, tokens, targets.mask);
-  const std::vector<bool> takes_part = rows_of(targets, tokens);
+  const std::vector<bool> is_active = rows_of(targets, tokens);
   for (int64_t row = 0; row < tokens; ++row) {
-    if (!takes_part[static_cast<size_t>(row)]) continue;
+    if (!is_active[static_cast<size_t>(row)]) continue;
     if (!targets.weights.given()) {
       const ConstTensor& rows = targets.rows;
       for (int64_t v = 0; v < vocab; ++v) q(row, v) = read_element(rows.data, rows.dtype, row * rows.strides[0] + v);
@@ -150,8 +150,8 @@ SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets&
                                      const SoftCrossEntropy& options, std::span<const double> upstream) {
   const int64_t tokens = logits.products.rows(), vocab = logits.products.cols();
   const MatrixXd q = read_soft_targets(targets, tokens, vocab);
-  const std::vector<bool> takes_part = rows_of(targets, tokens);
-  const auto count = static_cast<double>(std::count(takes_part.begin(), takes_part.end(), true));
+  const std::vector<bool> is_active = rows_of(targets, tokens);
+  const auto count = static_cast<double>(std::count(is_active.begin(), is_active.end(), true));
   SoftTruth out;
   out.gamma = MatrixXd::Zero(tokens, vocab);
   out.per_token_loss.assign(static_cast<size_t>(tokens), 0);
@@ -162,7 +162,7 @@ SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets&
   if (options.reduction == Reduction::kMean) scale /= options.num_items_in_batch.value_or(count);
   for (int64_t row = 0; row < tokens; ++row) {
     const auto r = static_cast<size_t>(row);
-    if (!takes_part[r]) continue;
+    if (!is_active[r]) continue;
     const VectorXd log_p = log_probabilities(logits, row, {});
     double cross = 0, entropy = 0;
     for (int64_t v = 0; v < vocab; ++v) {

@@ -17,8 +17,8 @@ Tokens with_softcap(Tokens tokens, double softcap) {
 TiledTruth::TiledTruth(Tokens tokens, size_t scratch_bytes)
     : tokens_(std::move(tokens)), scratch_numbers_(static_cast<int64_t>(scratch_bytes / sizeof(double))) {}
 
-int64_t TiledTruth::entries_of_tile(int64_t rows, int64_t beside) const {
-  return std::clamp<int64_t>(scratch_numbers_ / std::max<int64_t>(1, rows + beside), 1, tokens_.vocab());
+int64_t TiledTruth::entries_of_tile(int64_t rows, int64_t extra) const {
+  return std::clamp<int64_t>(scratch_numbers_ / std::max<int64_t>(1, rows + extra), 1, tokens_.vocab());
 }
 
 TokenStatistics TiledTruth::compute_statistics() const {
@@ -31,7 +31,7 @@ TokenStatistics TiledTruth::compute_statistics() const {
 #pragma omp parallel for schedule(dynamic)
     for (int64_t k = 0; k < logits.rows(); ++k) {
       const int64_t row = first + k;
-      if (!tokens_.takes_part(row)) continue;
+      if (!tokens_.is_active(row)) continue;
       for (int64_t v = 0; v < logits.cols(); ++v) {
         logits(k, v) = final_logit(tokens_, row, raw_logit(tokens_, logits(k, v)));
       }
@@ -44,7 +44,7 @@ TokenStatistics TiledTruth::compute_statistics() const {
 void TiledTruth::compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                          const ReceiveLogits& receive) const {
   const LogitGradientFormula formula(tokens_, stats, grads);
-  const int64_t rows = tokens_.tokens(), most_entries = entries_of_tile(rows, numbers_beside());
+  const int64_t rows = tokens_.tokens(), most_entries = entries_of_tile(rows, extra_numbers_per_entry());
   for (int64_t first = 0; first < tokens_.vocab(); first += most_entries) {
     MatrixXd tile(rows, std::min(most_entries, tokens_.vocab() - first));
     read(0, first, tile);
@@ -66,7 +66,7 @@ void LogitsTruth::read(int64_t first_row, int64_t first_entry, Eigen::Ref<Matrix
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < tile.rows(); ++i) {
     const int64_t row = first_row + i;
-    if (!tokens().takes_part(row)) continue;
+    if (!tokens().is_active(row)) continue;
     const int64_t begin =
         row / logits_.time * logits_.batch_stride + row % logits_.time * logits_.row_stride + first_entry;
     for (int64_t k = 0; k < tile.cols(); ++k) tile(i, k) = read_element(logits_.data, logits_.dtype, begin + k);

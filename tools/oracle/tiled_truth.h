@@ -36,15 +36,15 @@ class TiledTruth {
   /// any value.
   virtual void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const = 0;
   bool has_gradient(const TokenGradients& grads, int64_t row) const {
-    return tokens_.takes_part(row) && !grads.all_zero(row);
+    return tokens_.is_active(row) && !grads.all_zero(row);
   }
   /// Returns the number of vocabulary entries in a tile that takes `rows` logits and some other numbers per
   /// entry.
-  int64_t entries_of_tile(int64_t rows, int64_t beside) const;
+  int64_t entries_of_tile(int64_t rows, int64_t extra) const;
 
  private:
   /// Returns the other numbers per vocabulary entry that a tile of all rows needs.
-  virtual int64_t numbers_beside() const { return 0; }
+  virtual int64_t extra_numbers_per_entry() const { return 0; }
 
   Tokens tokens_;
   int64_t scratch_numbers_;
@@ -73,7 +73,7 @@ class FusedTruth final : public TiledTruth {
 
  private:
   void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const override;
-  int64_t numbers_beside() const override { return 2 * hidden_.cols(); }
+  int64_t extra_numbers_per_entry() const override { return 2 * hidden_.cols(); }
 
   MatrixXd hidden_;  ///< [N, H]; ignored rows are 0
   HeadMatrices head_;

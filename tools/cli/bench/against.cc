@@ -40,24 +40,24 @@ Facts settings_of(const BenchRun& run, const Point& point) {
 }
 
 // Returns entries such as "seq_len is 256 there and not set here".
-std::vector<std::string> differences(const Facts& there, const Facts& here) {
+std::vector<std::string> differences(const Facts& earlier, const Facts& now) {
   const auto value = [](const Facts& facts, const std::string& name) {
     const auto it = facts.find(name);
     return it == facts.end() ? "not set" : it->second;
   };
-  Facts all = there;
-  all.insert(here.begin(), here.end());
+  Facts all = earlier;
+  all.insert(now.begin(), now.end());
   std::vector<std::string> list;
   for (const auto& [name, any] : all) {
-    const std::string a = value(there, name), b = value(here, name);
+    const std::string a = value(earlier, name), b = value(now, name);
     if (a != b) list.push_back(name + " is " + a + " there and " + b + " here");
   }
   return list;
 }
 
-std::vector<std::string> machine_differences(const BenchRun& there, const BenchRun& here) {
-  return differences({there.environment.begin(), there.environment.end()},
-                     {here.environment.begin(), here.environment.end()});
+std::vector<std::string> machine_differences(const BenchRun& earlier, const BenchRun& now) {
+  return differences({earlier.environment.begin(), earlier.environment.end()},
+                     {now.environment.begin(), now.environment.end()});
 }
 
 // Joins the first few.
@@ -112,18 +112,19 @@ class Comparer {
  private:
   void compare(const std::string& name, const Measurement& before, const Measurement& now) {
     std::string verdict;
-    const auto judge = [&](auto a, auto b, auto spread, const char* grew, const char* shrank) {
+    const auto check_growth = [&](auto a, auto b, auto spread, const char* grew, const char* shrank) {
       const double change = static_cast<double>(b - a);
       const double limit = static_cast<double>(spread) + margin_ * static_cast<double>(a);
       if (std::abs(change) > limit) verdict += (verdict.empty() ? "" : ", ") + std::string(change > 0 ? grew : shrank);
       grew_ = grew_ || change > limit;
       return limit;
     };
-    const double threshold = judge(before.median_s, now.median_s, before.spread_s + now.spread_s, "SLOWER", "faster");
-    judge(before.extra_peak_bytes, now.extra_peak_bytes,
-          std::max(before.extra_peak_spread_bytes + now.extra_peak_spread_bytes, kMemorySpread), "LARGER peak",
-          "smaller peak");
-    judge(before.workspace_bytes, now.workspace_bytes, kMemorySpread, "LARGER workspace", "smaller workspace");
+    const double threshold =
+        check_growth(before.median_s, now.median_s, before.spread_s + now.spread_s, "SLOWER", "faster");
+    check_growth(before.extra_peak_bytes, now.extra_peak_bytes,
+                 std::max(before.extra_peak_spread_bytes + now.extra_peak_spread_bytes, kMemorySpread), "LARGER peak",
+                 "smaller peak");
+    check_growth(before.workspace_bytes, now.workspace_bytes, kMemorySpread, "LARGER workspace", "smaller workspace");
     table_.add({name + ", " + now.contender, human_seconds(before.median_s), human_seconds(now.median_s),
                 human_seconds(threshold), human_bytes(before.extra_peak_bytes), human_bytes(now.extra_peak_bytes),
                 human_bytes(before.workspace_bytes), human_bytes(now.workspace_bytes), verdict});
@@ -138,7 +139,7 @@ class Comparer {
 
 }  // namespace
 
-std::string differences_of(const BenchRun& there, const BenchRun& here) {
+std::string differences_of(const BenchRun& earlier, const BenchRun& now) {
   const auto options_of = [](const BenchRun& run) {
     Facts facts = settings_of(run);
     for (const io::SweptKey& swept : run.sweep) facts["--sweep " + swept.key] = joined(swept.values, ",");
@@ -147,8 +148,8 @@ std::string differences_of(const BenchRun& there, const BenchRun& here) {
     facts["--contenders"] = joined(run.contenders, ",");
     return facts;
   };
-  const std::vector<std::string> options = differences(options_of(there), options_of(here));
-  return some_of(options.empty() ? machine_differences(there, here) : options);
+  const std::vector<std::string> options = differences(options_of(earlier), options_of(now));
+  return some_of(options.empty() ? machine_differences(earlier, now) : options);
 }
 
 Comparison compare_runs(const BenchRun& before, const BenchRun& now, double margin) {

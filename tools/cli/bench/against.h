@@ -25,6 +25,6 @@ void check_comparable(const io::BenchRun& before, const io::BenchRun& planned);
 
 /// Returns how two runs differ in settings and options, or else in machine, BLAS and version: "seq_len is 256
 /// there and 512 here; threads is not set there and 2 here". A long list is cut short. Empty if they agree.
-std::string differences_of(const io::BenchRun& there, const io::BenchRun& here);
+std::string differences_of(const io::BenchRun& earlier, const io::BenchRun& now);
 
 }  // namespace logitless::cli

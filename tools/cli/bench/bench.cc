@@ -18,12 +18,14 @@ namespace {
 constexpr const char* kBenchHelp = "Measures time and memory over a sweep of config keys";
 
 constexpr const char* kBenchFooter =
-    R"(Contenders at level fused: dense, auto (the config's kernel.plan), one_pass, two_pass, expected_row,
-sampled, certified and forward (no gradients); by default dense, auto and forward. At level logits: dense, apart and
-in_place; by default all. NAME:KEY=VALUE sets threads, top_k, kernel.* or backward.* for one contender: one_pass:threads=1,one_pass:threads=2
+    R"(Contenders at level fused: dense, auto (the config's kernel.plan), one_pass, two_pass, expected_row, sampled, certified
+and forward (no gradients); by default dense, auto and forward. At level logits: dense, apart and in_place; by default
+all. NAME:KEY=VALUE sets threads, top_k, kernel.* or backward.* for one contender, as in
+one_pass:threads=1,one_pass:threads=2.
 
-Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 no contender ran at
-some point of the sweep. `man logitless-bench` says what is measured and when something counts as grown.
+Exit status: 0 done, 1 a figure has grown since the earlier run or a contender that ran then fails now, 2 a bad option,
+config or file, 3 no contender ran at one or more points of the sweep. `man logitless-bench` explains what is measured
+and when a figure has grown.
 
 Examples:
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 --sweep model.dtype=float32,bfloat16 -o sweep.jsonl
@@ -76,15 +78,15 @@ class Bench {
         progress_(!options.quiet) {}
 
   void run() {
-    const auto is_there = [&](const PlannedPoint& point) { return file_.find(point.outline) != nullptr; };
-    const auto there = static_cast<size_t>(std::ranges::count_if(plan_.points, is_there));
-    if (there > 0) {
-      progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
+    const auto is_measured = [&](const PlannedPoint& point) { return file_.find(point.outline) != nullptr; };
+    const auto measured_points = static_cast<size_t>(std::ranges::count_if(plan_.points, is_measured));
+    if (measured_points > 0) {
+      progress_.log(format("%zu of %zu points are in ", measured_points, plan_.points.size()) + options_.output_path +
                     " already");
     }
-    if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
+    if (measured_points < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
     for (size_t i = 0; i < plan_.points.size(); ++i) {
-      if (!is_there(plan_.points[i])) measure(i);
+      if (!is_measured(plan_.points[i])) measure(i);
     }
     progress_.erase();
   }
@@ -167,30 +169,34 @@ std::string is_margin(const std::string& text) {
 
 void add_flags(CLI::App& bench, BenchOptions& options) {
   options.config.add_to(bench);
-  bench.add_option("--sweep", options.sweep, "measures each of these values of a key; repeatable")
+  bench.add_option("--sweep", options.sweep, "measures each of these values of a key; may be repeated")
       ->type_name("KEY=VALUE,VALUE...")
       ->allow_extra_args(false);
-  bench.add_option("--contenders", options.contenders, "what is measured, in turns")
+  bench.add_option("--contenders", options.contenders, "the contenders to measure")
       ->type_name("NAME,NAME...")
       ->allow_extra_args(false)
       ->delimiter(',');
-  bench.add_option("--warmup", options.warmup, "turns that are not timed, 1 by default")
+  bench.add_option("--warmup", options.warmup, "untimed turns before the timed ones; 1 by default")
       ->type_name("N")
       ->check(CLI::Range(0, 1000000));
-  bench.add_option("--iters", options.iters, "timed turns, 5 by default")
+  bench.add_option("--iters", options.iters, "timed turns; 5 by default")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
-  bench.add_option("--inputs", options.inputs, "random (by default) or zeros")
+  bench.add_option("--inputs", options.inputs, "random or zeros; random by default")
       ->type_name("KIND")
       ->check(CLI::IsMember({"random", "zeros"}));
   CLI::Option* const output =
-      bench.add_option("-o,--output", options.output_path, "writes JSON Lines; - is standard output")
+      bench
+          .add_option("-o,--output", options.output_path,
+                      "writes one JSON line per point as soon as the point is measured; - is standard output")
           ->type_name("FILE");
-  bench.add_flag("--overwrite", options.overwrite, "replaces FILE, whatever it holds")->needs(output);
+  bench.add_flag("--overwrite", options.overwrite, "overwrites the output file, whatever it holds")->needs(output);
   CLI::Option* const against =
-      bench.add_option("--against", options.against_path, "compares this run with an earlier run's file")
+      bench.add_option("--against", options.against_path, "compares this run with an earlier run's output file")
           ->type_name("FILE");
-  bench.add_option("--margin", options.margin, "allowed growth beyond the spreads, 0.05 by default")
+  bench
+      .add_option("--margin", options.margin,
+                  "the allowed growth beyond the spreads, as a share of the old figure; 0.05 by default")
       ->type_name("MARGIN")
       ->check(is_margin)
       ->needs(against);

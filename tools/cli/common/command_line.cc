@@ -19,7 +19,7 @@ constexpr const char* kFooter = R"(Examples:
   logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
   logitless info
-`logitless COMMAND --help` says more.)";
+`logitless COMMAND --help` prints a command's options.)";
 
 // An empty file name is an error: an unset variable of a script does not mean "no file".
 void refuse_empty_names(CLI::App& app) {
@@ -65,7 +65,8 @@ void add_tensor_flags(CLI::App& command, TensorPaths& paths, TensorFlags which) 
 }
 
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
-  command.add_option("--set", assignments, "sets one key of the config, for example model.dtype=bfloat16; repeatable")
+  command
+      .add_option("--set", assignments, "sets one key of the config, for example model.dtype=bfloat16; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
@@ -76,7 +77,7 @@ void add_json_flag(CLI::App& command, std::string& path, const char* what) {
 }
 
 void ConfigFlags::add_to(CLI::App& command) {
-  CLI::Option* const free_argument = command.add_option("CONFIG", positional, "a YAML config, as --config");
+  CLI::Option* const free_argument = command.add_option("CONFIG", positional, "a YAML config; the same as --config");
   command.add_option("--config", config, "a YAML config")->type_name("FILE")->excludes(free_argument);
   add_set_flag(command, assignments);
 }
@@ -101,9 +102,10 @@ io::Config ConfigFlags::load() const {
 }
 
 int run_command_line(int argc, char** argv, int bad_input) {
-  CLI::App app("logitless: a language model's LM head fused with its loss, without ever holding the logits",
+  CLI::App app("logitless: a language model's LM head fused with its loss, without holding all logits in memory",
                "logitless");
-  app.set_version_flag("--version", std::string("logitless ") + version());
+  app.set_help_flag("-h,--help", "prints this help");
+  app.set_version_flag("--version", std::string("logitless ") + version(), "prints the library's version");
   app.require_subcommand(1);
   app.footer(kFooter);
   int status = 0;

@@ -8,25 +8,25 @@
 namespace logitless::cli {
 namespace {
 
-double tokens_a_sequence(const Job& job, double tokens) {
+double tokens_per_sequence(const Job& job, double tokens) {
   return tokens / static_cast<double>(std::max<int64_t>(1, job.sequences));
 }
 
 double tokens_in_loss(const PolicyLoss& options, const Job& job, double tokens) {
   const bool has_ratio_of_sequence =
       options.loss_type == PolicyLossType::kRloo || options.loss_type == PolicyLossType::kVespo;
-  const double in_a_ratio = has_ratio_of_sequence ? tokens_a_sequence(job, tokens) : 1;
+  const double tokens_per_ratio = has_ratio_of_sequence ? tokens_per_sequence(job, tokens) : 1;
   const double sequences = static_cast<double>(std::max<int64_t>(1, job.sequences));
   const double shares = options.num_sequences ? sequences / *options.num_sequences : 1;
   switch (aggregation_of(options)) {
     case PolicyAggregation::kTokenMean:
-      return options.num_items_in_batch ? in_a_ratio * tokens / *options.num_items_in_batch : in_a_ratio;
+      return options.num_items_in_batch ? tokens_per_ratio * tokens / *options.num_items_in_batch : tokens_per_ratio;
     case PolicyAggregation::kTokenSum:
       return tokens;
     case PolicyAggregation::kSeqMeanTokenSum:
-      return tokens_a_sequence(job, tokens) * shares;
+      return tokens_per_sequence(job, tokens) * shares;
     default:
-      return in_a_ratio * shares;
+      return tokens_per_ratio * shares;
   }
 }
 
@@ -37,7 +37,7 @@ double tokens_in_loss(const IdLogps&, const Job& job, double /*tokens*/) {
 
 double tokens_in_loss(const auto& options, const Job& job, double tokens) {
   if constexpr (requires { options.average_log_prob; }) {  // of a sequence's sum
-    return options.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
+    return options.average_log_prob ? 1 : tokens_per_sequence(job, tokens);
   } else {
     if (options.reduction != Reduction::kMean) return tokens;
     if (tokens == 0) return 1.0;
@@ -64,7 +64,7 @@ double error_growth(const io::Config& config, const Job& job, double tokens) {
   const PolicyLossType variant = config.of<PolicyLoss>().loss_type;
   const bool whole_sequences = variant == PolicyLossType::kRloo || variant == PolicyLossType::kVespo;
   if (!config.runs<PolicyLoss>() || !whole_sequences) return 1;
-  return std::max(1.0, std::sqrt(tokens_a_sequence(job, tokens)));
+  return std::max(1.0, std::sqrt(tokens_per_sequence(job, tokens)));
 }
 
 bool all_pass(std::span<const io::Gate> gates) {

@@ -95,7 +95,7 @@ struct Inputs {
   /// Throws io::Error.
   void choose_entries(const io::Config& config, const std::string& spec = "");
   /// Adds the tensors that a config draws even for real inputs: class weights and temperatures.
-  void add_what_the_config_draws(const io::Config& config);
+  void add_seeded_vectors(const io::Config& config);
 };
 
 enum class SeededValues {

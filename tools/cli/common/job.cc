@@ -124,10 +124,10 @@ std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) 
   if (config.level == io::Level::kLogits) {
     add("d_logits", "NV", true, job.tokens, job.vocab_size);
   } else {
-    const bool tall = job.layout == HeadLayout::kVocabHidden;
+    const bool is_vocab_hidden = job.layout == HeadLayout::kVocabHidden;
     add("d_hidden", "NH", wanted.d_hidden, job.tokens, job.hidden_size);
-    add("d_weight", tall ? "VH" : "HV", wanted.d_weight && !job.head, tall ? job.vocab_size : job.hidden_size,
-        tall ? job.hidden_size : job.vocab_size);
+    add("d_weight", is_vocab_hidden ? "VH" : "HV", wanted.d_weight && !job.head,
+        is_vocab_hidden ? job.vocab_size : job.hidden_size, is_vocab_hidden ? job.hidden_size : job.vocab_size);
     add("d_bias", "V", wanted.d_bias && job.has("bias"), job.vocab_size, 1);
     add("d_lora_a", "RH", wanted.d_lora_a && adapted, job.lora_rank, job.hidden_size);
     add("d_lora_b", "VR", wanted.d_lora_b && adapted, job.vocab_size, job.lora_rank);

@@ -300,7 +300,7 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   add_values("vocab_ids", "K", ids);
 }
 
-void Inputs::add_what_the_config_draws(const Config& config) {
+void Inputs::add_seeded_vectors(const Config& config) {
   if (config.class_weights) {
     const auto weight = [](const SeededNumbers& numbers, int64_t i) { return 0.5 + numbers.uniform(i); };
     add_drawn<float>(config, "class_weights", "W", job.vocab_size, weight, *this);
@@ -378,7 +378,7 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   }
   const bool wide = job.vocab_size > kMaxInt32 || ignore_index > kMaxInt32 || ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);
-  inputs.add_what_the_config_draws(config);
+  inputs.add_seeded_vectors(config);
   io::for_each_task([&]<class Task> {
     if (config.runs<Task>()) add_seeded_batch(config, config.of<Task>(), inputs);
   });

@@ -51,11 +51,11 @@ std::string shape_of(const io::TensorHandle& handle) { return handle.place() + "
 HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const io::TensorHandle& hidden) {
   const int64_t rows = weight.tensor->shape[0], cols = weight.tensor->shape[1], size = hidden.tensor->shape.back();
   if (config.is_set("model.layout")) {
-    const bool tall = config.model.layout == HeadLayout::kVocabHidden;
-    if ((tall ? cols : rows) == size) return config.model.layout;
-    throw Error(config.place_of("model.layout") + " is " + (tall ? "vocab_hidden" : "hidden_vocab") + ", so " +
-                shape_of(weight) + " must have as many " + (tall ? "columns" : "rows") + " as " + shape_of(hidden) +
-                " has columns");
+    const bool is_vocab_hidden = config.model.layout == HeadLayout::kVocabHidden;
+    if ((is_vocab_hidden ? cols : rows) == size) return config.model.layout;
+    throw Error(config.place_of("model.layout") + " is " + (is_vocab_hidden ? "vocab_hidden" : "hidden_vocab") +
+                ", so " + shape_of(weight) + " must have as many " + (is_vocab_hidden ? "columns" : "rows") + " as " +
+                shape_of(hidden) + " has columns");
   }
   // A square head could have either layout; PyTorch's [V, H] is likelier.
   if (cols == size) return HeadLayout::kVocabHidden;
@@ -64,10 +64,10 @@ HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const
               ", whose columns are the hidden size");
 }
 
-// `said` is the config's value of `key`, if it is set.
-DType dtype_of(const std::optional<DType>& said, const std::string& key, const io::TensorHandle& hidden,
+// `configured` is the config's value of `key`, if it is set.
+DType dtype_of(const std::optional<DType>& configured, const std::string& key, const io::TensorHandle& hidden,
                const io::TensorHandle& weight) {
-  if (said) return *said;
+  if (configured) return *configured;
   const DType of_hidden = io::natural_dtype(*hidden.tensor), of_weight = io::natural_dtype(*weight.tensor);
   if (of_hidden == of_weight) return of_hidden;
   throw Error(hidden.place() + " is " + name_of(of_hidden) + " and " + weight.place() + " is " + name_of(of_weight) +
@@ -76,17 +76,17 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
 
 // Throws if the config contradicts the tensors: it is probably for another model. `has` says whose number
 // `found` is: "the tensors have".
-void check_said(const Config& config, const char* key, double said, double found, const std::string& what,
-                const std::string& has = "the tensors have") {
-  if (!config.is_set(key) || said == found) return;
+void check_number(const Config& config, const char* key, double configured, double found, const std::string& what,
+                  const std::string& has = "the tensors have") {
+  if (!config.is_set(key) || configured == found) return;
   const auto text = [](double number) { return format("%.17g", number); };
-  throw Error(config.place_of(key) + " is " + text(said) + ", but " + has + " " + text(found) + what +
+  throw Error(config.place_of(key) + " is " + text(configured) + ", but " + has + " " + text(found) + what +
               "; correct it with --set " + key + "=" + text(found));
 }
 // The same for integers below 2^53.
-void check_size(const Config& config, const char* key, int64_t said, int64_t found, const std::string& what,
+void check_size(const Config& config, const char* key, int64_t configured, int64_t found, const std::string& what,
                 const std::string& has = "the tensors have") {
-  check_said(config, key, static_cast<double>(said), static_cast<double>(found), " " + what, has);
+  check_number(config, key, static_cast<double>(configured), static_cast<double>(found), " " + what, has);
 }
 
 void check_shape(const Config& config, const Job& job) {
@@ -179,7 +179,7 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
       io::of_option("--lora", [&] { return io::read_peft_lora(spec, job.stored_entries, job.hidden_size); });
   const std::string has = "the adapter of --lora " + spec + " has";
   check_size(config, "model.lora.rank", config.model.lora.rank, lora.rank(), "rows of lora_A", has);
-  check_said(config, "model.lora.scale", config.model.lora.scale, lora.scale, "", has);
+  check_number(config, "model.lora.scale", config.model.lora.scale, lora.scale, "", has);
   job.lora_rank = lora.rank();
   job.lora_scale = lora.scale;
   job.lora_dtype = config.model.lora.dtype.value_or(lora.dtype(job.dtype));
@@ -328,8 +328,8 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
   job.sequences = packed ? 1 : sequences_of(config, hidden);
-  std::optional<DType> said;
-  if (config.is_set("model.dtype")) said = config.model.dtype;
+  std::optional<DType> configured;
+  if (config.is_set("model.dtype")) configured = config.model.dtype;
   if (gguf) {
     job.head = inputs.files.head("--lm-head", spec, "lm_head", job.hidden_size);
     if (config.is_set("model.layout") && config.model.layout != job.layout) {
@@ -337,11 +337,11 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
                   ", but the head of a GGUF file is " + io::name_of(job.layout));
     }
     job.vocab_size = job.stored_entries = job.head->stored_entries();
-    job.dtype = said.value_or(io::natural_dtype(*hidden.tensor));
+    job.dtype = configured.value_or(io::natural_dtype(*hidden.tensor));
   } else {
     job.layout = layout_of(config, weight, hidden);
     job.vocab_size = job.stored_entries = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
-    job.dtype = dtype_of(said, "model.dtype", hidden, weight);
+    job.dtype = dtype_of(configured, "model.dtype", hidden, weight);
   }
   check_shape(config, job);
   add_floats(hidden, job.dtype, "hidden", "NH", inputs);
@@ -367,12 +367,15 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
-// Returns the help of a tensor, made from the lists. For `labels`: "1: desirable, 0: undesirable [B], bool or
-// uint8".
+// Returns the help of a tensor, made from the lists: its meaning with the shape before the first semicolon.
+// For `labels`: "1: desirable, 0: undesirable [B], bool or uint8".
 std::string help_of(const Field& field) {
   const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
   const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
-  return field.meaning + in_brackets + shape + (is_flag ? ", bool or uint8" : "");
+  const std::string meaning = field.meaning;
+  const size_t semicolon = std::min(meaning.find("; "), meaning.size());
+  return meaning.substr(0, semicolon) + in_brackets + shape + (is_flag ? ", bool or uint8" : "") +
+         meaning.substr(semicolon);
 }
 
 // Returns a flag for each vector, except targets, that the library's lists of tasks have.
@@ -409,20 +412,23 @@ std::vector<TensorFlag> all_flags() {
       {"hidden", {{"hidden states [N, H] or [B, T, H], safetensors"}}},
       {"lm_head", {{"LM head [V, H] or [H, V]"}}},
       {"targets", {{"token ids [N] or [B, T], int32 or int64"}}},
-      {"lengths", {{"lengths of packed sequences, summing to N"}}},
+      {"lengths", {{"lengths of packed sequences; their sum is N"}}},
       {"bias", {{"bias of the head [V]"}}},
       {.name = "lora",
-       .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file there"}},
+       .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file in it"}},
        .names = "FILE[:MODULE]"},
-      {"vocab_ids", {{"entries of the head to compute over [K], int32 or int64"}}},
-      {"logits", {{"finished logits [N, V] or [B, T, V], at level logits"}}},
+      {"vocab_ids",
+       {{"the entries of the head to use [K], int32 or int64; token ids are then positions in this list"}}},
+      {"logits", {{"finished logits [N, V] or [B, T, V], at level logits; instead of --hidden and --lm-head"}}},
       {"teacher_hidden", {{"the teacher's hidden states [N, H of the teacher]", taught}}},
-      {"teacher_lm_head", {{"its LM head, in the student's layout", taught}}},
-      {"teacher_bias", {{"the bias of its head [V]", taught}}},
+      {"teacher_lm_head", {{"the teacher's LM head, in the student's layout", taught}}},
+      {"teacher_bias", {{"bias of the teacher's head [V]", taught}}},
       {"set_ids", {{"token ids [N, K]", sets, "[N, K]"}}, Class::kInteger},
-      {"set_counts", {{"how many of its K ids each token has [N]", sets, "[N]"}}, Class::kInteger},
-      {"set_values", {{"for each id a weight, the teacher's log-probability, or dL/dlogp [N, K]", sets, "[N, K]"}}},
-      {"soft_rows", {{"a weight for each vocabulary entry [N, V]", soft, "[N, V]"}}}};
+      {"set_counts", {{"how many of its K ids each token uses [N]; all by default", sets, "[N]"}}, Class::kInteger},
+      {"set_values",
+       {{"one number per id [N, K]: its weight, the teacher's log-probability or dL/dlogp, depending on the task", sets,
+         "[N, K]"}}},
+      {"soft_rows", {{"a weight for each vocabulary entry [N, V], instead of sets", soft, "[N, V]"}}}};
   std::ranges::copy(flags_of_tasks(), std::back_inserter(flags));
   return flags;
 }
@@ -509,7 +515,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(config, paths, inputs);
   read_batch(config, paths, inputs);
-  inputs.add_what_the_config_draws(config);
+  inputs.add_seeded_vectors(config);
   inputs.files.check();
   return inputs;
 }

@@ -18,8 +18,8 @@ constexpr const char* kCompareHelp =
     "Runs the dense and the fused path on one input and compares loss, gradients, time and memory";
 
 constexpr const char* kCompareFooter =
-    R"(Exit status: 0 the two agree, 1 they differ by more than the tolerances (a NaN does too), 2 a bad option, config or
-input, 3 a path ran out of memory or died. `man logitless-compare` says what is compared.
+    R"(Exit status: 0 the two agree, 1 they differ by more than the tolerances or by a NaN, 2 a bad option, config or input,
+3 a path or rank ran out of memory or died. `man logitless-compare` explains what is compared.
 
 Examples:
   logitless compare configs/tiny.yaml --set model.dtype=bfloat16 --json report.json
@@ -152,8 +152,8 @@ int run_compare(const CompareOptions& options) {
                 [&](const std::string& step) { progress.phase(step); });
   if (outcome.bad_input) throw io::Error(outcome.why);
   if (outcome.result.empty()) {
-    const std::string who = outcome.contender.empty() ? "the" : "the " + outcome.contender;
-    throw ChildFailure(who + " process " + (outcome.died ? "" : "failed: ") + outcome.why);
+    const std::string subject = outcome.contender.empty() ? "the" : "the " + outcome.contender;
+    throw ChildFailure(subject + " process " + (outcome.died ? "" : "failed: ") + outcome.why);
   }
   return tell(options, config, Json::parse(outcome.result), progress);
 }
@@ -166,10 +166,10 @@ void add_flags(CLI::App& compare, CompareOptions& options) {
       ->type_name("FILE");
   compare
       .add_option("--dense-output", options.dense_path,
-                  "writes loss and gradients of the dense path, or of one process")
+                  "writes loss and gradients of the dense path, or of the single process")
       ->type_name("FILE");
   add_json_flag(compare, options.json_path, "report");
-  compare.add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")
+  compare.add_option("--repeat", options.repeat, "runs each path N times, alternating, and reports medians")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   compare.add_flag("--quiet", options.quiet, "prints no table and no progress; the exit status has the result");

@@ -25,7 +25,7 @@ namespace logitless::cli {
 namespace {
 
 // By default the ranks of one machine share its cores, unless mpirun has bound each rank to its own.
-int threads_of_a_rank(const io::Config& config, const RankGrid& grid) {
+int threads_per_rank(const io::Config& config, const RankGrid& grid) {
   if (config.kernel.threads > 0) return config.kernel.threads;
   if (std::getenv("OMP_NUM_THREADS")) return omp_get_max_threads();
   const int own = omp_get_num_procs();
@@ -79,7 +79,7 @@ class Comparison {
     const HeadFiles heads = over_ranks() ? HeadFiles::kSafetensors : HeadFiles::kSafetensorsOrGguf;
     whole_ = read_inputs(config_, options_.tensors, SeededValues::kRandom, heads);
     if (!over_ranks()) return;
-    threads_ = threads_of_a_rank(config_, grid_);
+    threads_ = threads_per_rank(config_, grid_);
     if (config_.kernel.threads == 0) io::set_key(config_, "mpirun", "threads=" + std::to_string(threads_));
     part_ = part_of(config_, whole_.job, grid_.place());
     own_ = inputs_of(whole_.job, part_);
@@ -124,8 +124,8 @@ class Comparison {
   // Gathers the outputs of all ranks on rank 0, in collected_ and losses_.
   void gather_results() {
     const GridPlace place = grid_.place();
-    const auto gather = [&](std::span<const std::byte> mine, bool gives, const auto& use) {
-      const std::vector<RankGrid::Bytes> all = grid_.gather(gives ? mine : mine.first(0));
+    const auto gather = [&](std::span<const std::byte> mine, bool contributes, const auto& use) {
+      const std::vector<RankGrid::Bytes> all = grid_.gather(contributes ? mine : mine.first(0));
       grid_.together([&] {
         for (size_t r = 0; r < all.size(); ++r) {
           if (!all[r].empty()) use(part_of(config_, whole_.job, grid_.place_of(static_cast<int>(r))), all[r]);
@@ -133,8 +133,8 @@ class Comparison {
       });
     };
     for (const std::string name : kGradients) {
-      const bool gives = name == "d_hidden" ? place.vocab == 0 : place.data == 0;
-      gather(tested_->job()[name].as_bytes(), gives,
+      const bool contributes = name == "d_hidden" ? place.vocab == 0 : place.data == 0;
+      gather(tested_->job()[name].as_bytes(), contributes,
              [&](const RankPart& part, const auto& bytes) { put_output(name, part, bytes, collected_); });
     }
     losses_.resize(grid_.is_root() ? reference_->result().per_token_loss.size() : 0);

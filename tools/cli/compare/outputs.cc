@@ -48,9 +48,9 @@ Json difference_json(double loss_abs, const Differences& differences, const Job&
   Json json = {{"loss_abs", loss_abs}};
   const auto add = [&](const std::string& name, bool with_max) {
     const auto found = differences.find(name);
-    const bool there = found != differences.end();
-    if (with_max) json[name + "_max_abs"] = there ? Json(found->second.max_abs) : Json();
-    json[name + "_rel_l2"] = there ? Json(found->second.rel_l2) : Json();
+    const bool has_difference = found != differences.end();
+    if (with_max) json[name + "_max_abs"] = has_difference ? Json(found->second.max_abs) : Json();
+    json[name + "_rel_l2"] = has_difference ? Json(found->second.rel_l2) : Json();
   };
   if (differences.contains("losses")) add("losses", true);
   add("d_hidden", true);

@@ -21,13 +21,13 @@ namespace logitless::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Measures how far a model, such as a quantised one, is from its base on the same text: exact KL per token";
+    "Measures how far a model, such as a quantised one, is from its base on the same text, as KL per token";
 
 constexpr const char* kFooter =
-    R"(Both models are given as hidden states [N, H] of the same N tokens and a head; widths and types may differ, the
-vocabulary may not. Prints the mean of KL(base || model) with its standard error, percentiles, how often both have
-the same most likely token, and with --targets both perplexities, their ratio, and how the probability of the target
-changes: `man logitless-compare-models` says what each is.
+    R"(Each model is given as the hidden states [N, H] of the same N tokens and a head. Hidden sizes and types may differ; the
+vocabulary must be the same. Prints the mean of KL(base || model) with its standard error, percentiles, and the share of
+tokens for which both models predict the same most likely token. With --targets it also prints both perplexities, their
+ratio, and the change in the target's probability. `man logitless-compare-models` explains them.
 
 Exit status: 0 done, 2 a bad option or input (no file is written), 3 out of memory.
 
@@ -251,15 +251,16 @@ int run_compare_models(const Options& options) {
 }
 
 void add_flags(CLI::App& command, Options& options) {
-  command.add_option("--hidden", options.model.hidden, "hidden states of the model, [N, H]")
+  command.add_option("--hidden", options.model.hidden, "hidden states of the model, [N, H] or [B, T, H]")
       ->type_name("FILE[:TENSOR]")
       ->required();
-  command.add_option("--lm-head", options.model.head, "its LM head, [V, H] or [H, V]")
+  command.add_option("--lm-head", options.model.head, "LM head of the model, [V, H] or [H, V]")
       ->type_name("FILE[:TENSOR]")
       ->required();
-  command.add_option("--bias", options.model.bias, "its head's bias, [V]")->type_name("FILE[:TENSOR]");
-  command.add_option("--lora", options.model.lora, "its head's LoRA as PEFT saves it")->type_name("FILE[:MODULE]");
-  command.add_option("--softcap", options.model.softcap, "softcap of its logits; 0: none")->type_name("X");
+  command.add_option("--bias", options.model.bias, "bias of the model's head [V]")->type_name("FILE[:TENSOR]");
+  command.add_option("--lora", options.model.lora, "LoRA of the model's head as PEFT saves it")
+      ->type_name("FILE[:MODULE]");
+  command.add_option("--softcap", options.model.softcap, "softcap of the model's logits; 0 for none")->type_name("X");
   command.add_option("--base-hidden", options.base.hidden, "hidden states of the base")
       ->type_name("FILE[:TENSOR]")
       ->required();
@@ -269,12 +270,16 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--base-bias", options.base.bias, "bias of the base's head")->type_name("FILE[:TENSOR]");
   command.add_option("--base-lora", options.base.lora, "LoRA of the base's head")->type_name("FILE[:MODULE]");
   command.add_option("--base-softcap", options.base.softcap, "softcap of the base's logits")->type_name("X");
-  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 are ignored")
+  command
+      .add_option("--targets", options.targets,
+                  "the next token of each row [N], int32 or int64; rows with -100 are ignored")
       ->type_name("FILE[:TENSOR]");
-  command.add_option("--threads", options.threads, "number of threads; 0: one per core")
+  command.add_option("--threads", options.threads, "the number of threads; 0, the default, is one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 4096));
-  command.add_option("-o,--output", options.output_path, "writes kl, same_top, logp and base_logp of each token")
+  command
+      .add_option("-o,--output", options.output_path,
+                  "writes kl, same_top, logp and base_logp of each token to a safetensors file")
       ->type_name("FILE");
   add_json_flag(command, options.json_path, "summary");
   command.add_flag("--quiet", options.quiet, "prints no summary");

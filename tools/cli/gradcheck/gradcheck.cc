@@ -20,11 +20,11 @@
 namespace logitless::cli {
 namespace {
 
-constexpr const char* kGradcheckHelp = "Checks loss and gradients against a float64 oracle";
+constexpr const char* kGradcheckHelp = "Checks loss and gradients against a float64 reference";
 
 constexpr const char* kGradcheckFooter =
-    R"(Exit status, the worst of all configs: 0 every gate holds, 1 one does not, 2 a bad option, config or input, 3 out of
-memory. `man logitless-gradcheck` says what each metric and gate is.
+    R"(Exit status, the worst of all configs: 0 all gates passed, 1 a gate failed, 2 a bad option, config or input, 3 out of
+memory. `man logitless-gradcheck` explains the metrics and gates.
 
 Examples:
   logitless gradcheck configs/tiny.yaml configs/tiny-policy_loss.yaml configs/tiny-preference_loss.yaml configs/tiny-kto_loss.yaml
@@ -334,7 +334,7 @@ int run_gradcheck(const GradcheckOptions& options) {
 }
 
 void add_flags(CLI::App& gradcheck, GradcheckOptions& options) {
-  gradcheck.add_option("CONFIG,--config", options.config_paths, "YAML configs, each a check of its own")
+  gradcheck.add_option("CONFIG,--config", options.config_paths, "YAML configs; each is a separate check")
       ->type_name("FILE");
   add_set_flag(gradcheck, options.assignments);
   add_tensor_flags(gradcheck, options.tensors, TensorFlags::kOfAll);

@@ -14,7 +14,7 @@
 namespace logitless::cli {
 namespace {
 
-constexpr const char* kInfoHelp = "Prints what runs on this machine: CPU, instruction set, BLAS, and warnings";
+constexpr const char* kInfoHelp = "Prints the libraries and kernels that are used on this machine, and warnings";
 constexpr const char* kInfoFooter = "Example: logitless info --set threads=1";
 
 const std::vector<std::string> kAppliedKeys = {"threads", "kernel.simd_target", "kernel.gemm_backend"};

@@ -71,6 +71,6 @@ const char* describe(PeakMethod method) {
 
 int64_t available_memory() { return read_field("/proc/meminfo", "MemAvailable:"); }
 
-void volunteer_when_memory_runs_out() { write_control("/proc/self/oom_score_adj", "500"); }
+void raise_oom_score() { write_control("/proc/self/oom_score_adj", "500"); }
 
 }  // namespace logitless::cli

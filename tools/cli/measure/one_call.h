@@ -31,6 +31,6 @@ Measured measure(const std::function<void()>& call);
 int64_t available_memory();
 
 /// Asks the system to end this process before others when memory runs out.
-void volunteer_when_memory_runs_out();
+void raise_oom_score();
 
 }  // namespace logitless::cli

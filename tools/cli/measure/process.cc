@@ -56,7 +56,7 @@ void do_work(const std::function<Json(const OnTurn&)>& work) try {
   prctl(PR_SET_NAME, "logitless-turns");
   dup2(STDERR_FILENO, STDOUT_FILENO);  // standard output is for the report only
   // If memory runs out the child must die first, so that the command can report it.
-  volunteer_when_memory_runs_out();
+  raise_oom_score();
   explain_bus_errors([](const std::string& line) { send_message(line, true); });
   do_work(work);
   _exit(0);
@@ -124,15 +124,15 @@ void (*tell_line)(const std::string&) = nullptr;
 
 // The failed access is a plain read of a tensor's bytes. This thread holds no lock of the allocator or of a
 // stream then, so the handler may use both.
-void explain(int signal, siginfo_t* info, void*) {
+void report_bus_error(int signal, siginfo_t* info, void*) {
   if (info->si_code != BUS_ADRERR) {  // for example broken memory
     ::signal(signal, SIG_DFL);
     raise(signal);
     return;
   }
   // Threads that read the same file fail together: the first one reports it and ends the process.
-  static std::atomic_flag told;
-  while (told.test_and_set()) pause();
+  static std::atomic_flag reported;
+  while (reported.test_and_set()) pause();
   tell_line("an input file was cut short while it was read");
   _exit(kBadInput);
 }
@@ -174,7 +174,7 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
 void explain_bus_errors(void (*tell)(const std::string& line)) {
   tell_line = tell;
   struct sigaction action {};
-  action.sa_sigaction = explain;
+  action.sa_sigaction = report_bus_error;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
 }

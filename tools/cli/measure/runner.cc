@@ -40,8 +40,8 @@ double flops_of(const Plan& plan, const Job& job, bool dense, bool forward_only)
            static_cast<double>(job.hidden_size) * (1 + of_kept);
   }
   // Every product with the head has a counterpart for the LoRA; d_hidden and d_lora_a share theirs.
-  const bool behind_a = job.has("d_hidden") || job.has("d_lora_a");
-  const int of_lora = forward_only ? 0 : behind_a + job.has("d_lora_b");
+  const bool needs_d_states = job.has("d_hidden") || job.has("d_lora_a");
+  const int of_lora = forward_only ? 0 : needs_d_states + job.has("d_lora_b");
   const auto columns =
       static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size +
                           (walks + plan.gradient_terms * of_lora) * job.lora_rank + walks * job.teacher_size);

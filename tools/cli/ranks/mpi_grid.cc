@@ -16,7 +16,7 @@
 namespace logitless::cli {
 namespace {
 
-constexpr auto kNap = std::chrono::milliseconds(1);
+constexpr auto kPollInterval = std::chrono::milliseconds(1);
 constexpr size_t kMostSent = size_t{1} << 30;  // per message: MPI counts in int
 
 // Ends MPI after everything that uses it.
@@ -162,9 +162,9 @@ class MpiGrid final : public RankGrid {
   static void wait() {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    for (int all_are_here = 0; !all_are_here;) {
-      MPI_Test(&request, &all_are_here, MPI_STATUS_IGNORE);
-      if (!all_are_here) std::this_thread::sleep_for(kNap);
+    for (int done = 0; !done;) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (!done) std::this_thread::sleep_for(kPollInterval);
     }
   }
   static int count_at(size_t begin, size_t size) { return static_cast<int>(std::min(kMostSent, size - begin)); }

@@ -25,10 +25,13 @@ std::vector<int64_t> all_of(const Range& range) {
 // Selected entries of a tensor [outer, all, entry]. Copies them to a dense part and back.
 class Cut {
  public:
-  Cut(size_t outer, int64_t all, size_t entry_bytes, std::vector<int64_t> which)
-      : outer_(outer), row_(static_cast<size_t>(all) * entry_bytes), entry_(entry_bytes), which_(std::move(which)) {}
+  Cut(size_t outer, int64_t all, size_t entry_bytes, std::vector<int64_t> selected)
+      : outer_(outer),
+        row_(static_cast<size_t>(all) * entry_bytes),
+        entry_(entry_bytes),
+        selected_(std::move(selected)) {}
 
-  int64_t count() const { return std::ssize(which_); }
+  int64_t count() const { return std::ssize(selected_); }
   void take(const std::byte* whole, std::byte* part) const {
     for_each_run(
         [&](size_t in_whole, size_t in_part, size_t bytes) { std::memcpy(part + in_part, whole + in_whole, bytes); });
@@ -42,15 +45,16 @@ class Cut {
   template <class Copy>
   void for_each_run(const Copy& copy) const {
     for (size_t o = 0; o < outer_; ++o) {
-      for (size_t i = 0, end = 0; i < which_.size(); i = end) {
-        for (end = i + 1; end < which_.size() && which_[end] == which_[end - 1] + 1;) ++end;
-        copy(o * row_ + static_cast<size_t>(which_[i]) * entry_, (o * which_.size() + i) * entry_, (end - i) * entry_);
+      for (size_t i = 0, end = 0; i < selected_.size(); i = end) {
+        for (end = i + 1; end < selected_.size() && selected_[end] == selected_[end - 1] + 1;) ++end;
+        copy(o * row_ + static_cast<size_t>(selected_[i]) * entry_, (o * selected_.size() + i) * entry_,
+             (end - i) * entry_);
       }
     }
   }
 
   size_t outer_, row_, entry_;
-  std::vector<int64_t> which_;
+  std::vector<int64_t> selected_;
 };
 
 // Throws unless the axis that ranks share has one entry per token, sequence, vocabulary entry or mismatched

@@ -23,11 +23,11 @@ constexpr const char* kScoreHelp =
     "Writes the log-probability of each target and of each sequence to a safetensors file";
 
 constexpr const char* kScoreFooter =
-    R"(The file holds logp, argmax, argmax_logp, rank (with --rank), entropy (with --entropy), top_ids and top_logps (with
---top-k) of each row of hidden, and sequence_logp, sequence_tokens and sequence_is_greedy of each sequence:
-`man logitless-score` says what each is.
+    R"(The file has, for each row of hidden, logp, argmax and argmax_logp, and rank, entropy, top_ids and top_logps if their
+options are given. For each sequence it has sequence_logp, sequence_tokens and sequence_is_greedy. `man logitless-score`
+explains them.
 
---lm-head may be a GGUF file: its head is read packed, as stored, with its bias and softcap.
+--lm-head may be a GGUF file: its head stays packed in memory, and its bias and softcap apply.
 
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 
@@ -99,7 +99,7 @@ void check_config(const io::Config& config) {
 }
 
 bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }
-bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
+bool is_active(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
 
 /// Returns whether the target of each row is its most likely token; false for ignored rows.
 std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, int64_t shift) {
@@ -117,7 +117,7 @@ SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>&
     int64_t tokens = 0;
     bool all = true;
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
-      if (!takes_part(stats, row)) continue;
+      if (!is_active(stats, row)) continue;
       ++tokens;
       logp += stats.logp[row];
       all = all && greedy[row];
@@ -141,7 +141,7 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
   int64_t tokens = 0, nan_tokens = 0, correct = 0, in_top5 = 0;
   double nll = 0, entropy = 0;
   for (size_t row = 0; row < stats.logp.size(); ++row) {
-    if (!takes_part(stats, row)) continue;
+    if (!is_active(stats, row)) continue;
     ++tokens;
     nan_tokens += is_nan_row(stats, row);
     nll -= stats.logp[row];
@@ -187,9 +187,9 @@ std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& op
 }
 
 // Replaces the library's 0 for ignored rows by NaN: readers of the file would take it for a probability of 1.
-void mark_rows_without_part(TokenStats& stats) {
+void mark_ignored_rows(TokenStats& stats) {
   for (size_t row = 0; row < stats.logp.size(); ++row) {
-    if (takes_part(stats, row)) continue;
+    if (is_active(stats, row)) continue;
     stats.logp[row] = kNaN;
     if (!stats.entropy.empty()) stats.entropy[row] = kNaN;
     const size_t top_k = stats.top_logps.size() / stats.logp.size();
@@ -287,7 +287,7 @@ int run_score(const ScoreOptions& options) {
   const SequenceScores sequences = score_sequences(stats, greedy, job);
   Json json = {{"shape", shape_json(job)}};
   json.update(summarise(stats, greedy, sequences, request));
-  mark_rows_without_part(stats);
+  mark_ignored_rows(stats);
   const std::string written =
       write_scores(options.output_path, stats, argmax_logps(stats, token_options), sequences, request);
   progress.erase();
@@ -311,9 +311,11 @@ void add_flags(CLI::App& score, ScoreOptions& options) {
   add_tensor_flags(score, options.tensors, TensorFlags::kOfHead);
   score.add_option("-o,--output", options.output_path, "the safetensors file to write")->type_name("FILE")->required();
   add_json_flag(score, options.json_path, "summary");
-  score.add_flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
-  score.add_flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
-  score.add_option("--top-k", options.top_k, "writes the K largest logits of each row too, 1 to 256: ids and logps")
+  score.add_flag("--rank", options.rank, "also writes the target's rank; the logits are then computed twice");
+  score.add_flag("--entropy", options.entropy, "also writes the entropy of each row's distribution");
+  score
+      .add_option("--top-k", options.top_k,
+                  "also writes the K most likely tokens of each row and their log-probabilities, 1 to 256")
       ->type_name("K")
       ->check(CLI::Range(1, static_cast<int>(kMostTopK)));
   score.add_flag("--quiet", options.quiet, "prints no summary and no progress");
