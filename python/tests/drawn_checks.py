@@ -6,9 +6,8 @@ import inspect
 import re
 
 import numpy as np
-from hypothesis import strategies as st
 
-from drawn_calls import lists_of
+from drawn_calls import lists_of, st
 
 REFUSALS = (ValueError, TypeError, RuntimeError, IndexError)
 TASKS = {"linear_cross_entropy": "cross_entropy", "token_logps": "token_stats", "topk_logps": "token_stats"}

@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Small random models of several families, and a batch for them."""
+"""Small random models of several families, a tokenizer and a batch for them."""
 
+import tokenizers
 import torch
 import transformers
 
@@ -19,50 +20,39 @@ SMALL = dict(
 )
 
 
+NAMES = {name: SMALL[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")}
 NO_DROPOUT = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+EXPERTS = dict(num_local_experts=4, num_experts_per_tok=2, output_router_logits=True)
+CONFIGS = {
+    "llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=False),
+    "tied llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=True),
+    "qwen3": lambda: transformers.Qwen3Config(**SMALL),
+    "gemma2": lambda: transformers.Gemma2Config(**SMALL, final_logit_softcapping=2.0),
+    "cohere2": lambda: transformers.Cohere2Config(**SMALL, logit_scale=0.25),
+    "granite": lambda: transformers.GraniteConfig(**SMALL, logits_scaling=4.0),
+    "mixtral": lambda: transformers.MixtralConfig(**SMALL, **EXPERTS),
+    "gpt2": lambda: transformers.GPT2Config(**NAMES, n_positions=64, **NO_DROPOUT),
+    "opt": lambda: transformers.OPTConfig(
+        **NAMES, ffn_dim=48, max_position_embeddings=64, word_embed_proj_dim=32, dropout=0.0
+    ),
+}
 
 
 def model_of(name):
     torch.manual_seed(0)
-    if name == "llama":
-        config = transformers.LlamaConfig(**SMALL, tie_word_embeddings=False)
-    elif name == "tied llama":
-        config = transformers.LlamaConfig(**SMALL, tie_word_embeddings=True)
-    elif name == "qwen3":
-        config = transformers.Qwen3Config(**SMALL)
-    elif name == "gemma2":
-        config = transformers.Gemma2Config(**SMALL, final_logit_softcapping=2.0)
-    elif name == "cohere2":
-        config = transformers.Cohere2Config(**SMALL, logit_scale=0.25)
-    elif name == "granite":
-        config = transformers.GraniteConfig(**SMALL, logits_scaling=4.0)
-    elif name == "mixtral":
-        config = transformers.MixtralConfig(
-            **SMALL, num_local_experts=4, num_experts_per_tok=2, output_router_logits=True
-        )
-    elif name == "gpt2":
-        config = transformers.GPT2Config(
-            vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=64, **NO_DROPOUT
-        )
-    elif name == "opt":
-        config = transformers.OPTConfig(
-            vocab_size=97,
-            hidden_size=32,
-            ffn_dim=48,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-            word_embed_proj_dim=32,
-            dropout=0.0,
-        )
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[name]())
     # Scaled up: with a small random head, a softcap or a scale would have no visible effect.
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(20)
     return model
 
 
-MODELS = ["llama", "tied llama", "qwen3", "gemma2", "cohere2", "granite", "mixtral", "gpt2", "opt"]
+def tokenizer_of(words):
+    """A token per word. The first four stand for padding, begin, end and unknown words."""
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=words[3]))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    special = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), words))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def batch():
@@ -78,3 +68,11 @@ def loss_and_gradients(model, **inputs):
     loss = model(**inputs).loss
     loss.backward()
     return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def expect_close(got, want, bound=2e-5):
+    """Compares two results of loss_and_gradients()."""
+    torch.testing.assert_close(got[0], want[0], atol=1e-5, rtol=1e-5)
+    assert got[1].keys() == want[1].keys()
+    for name, grad in got[1].items():
+        torch.testing.assert_close(grad, want[1][name], atol=bound, rtol=1e-3, msg=name)

@@ -40,12 +40,6 @@ class Dlpack:
         return self._array.__dlpack_device__()
 
 
-def backwards(shape, stride):
-    """Two or three matrices, where the first axis has a negative stride of `stride` elements."""
-    memory = np.zeros(2000, np.float32)[1000:]
-    return np.lib.stride_tricks.as_strided(memory, shape, (4 * stride, 4 * shape[2], 4))
-
-
 def overlapping(shape):
     """A matrix whose rows each begin at the last element of the previous row."""
     memory = np.zeros(shape[0] * shape[1], np.float32)
@@ -56,18 +50,10 @@ def overlapping(shape):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda x, w, y: dict(hidden=x.reshape(N, H)[::-1], targets=y.ravel()), r"hidden.strides\[0\] = -9 is negative"),
         (lambda x, w, y: dict(hidden=x[:, ::-1]), r"hidden.strides\[1\] = -9 is negative"),
-        (lambda x, w, y: dict(hidden=x[::-1]), r"hidden.strides\[0\] = -63 is negative"),
         (lambda x, w, y: dict(weight=w[::-1]), r"weight.strides\[0\] = -9 is negative"),
-        (lambda x, w, y: dict(weight=w.T.copy()[:, ::-1].T), "weight has strides .-1, 57."),
-        (lambda x, w, y: dict(weight=w.T.copy()[::-1].T), r"weight.strides\[1\] = -57 is negative"),
-        (lambda x, w, y: dict(weight=w[:, ::-1]), "weight has strides .9, -1."),
         (lambda x, w, y: dict(targets=y[:, ::-1]), r"targets.strides\[1\] = -1 is negative"),
-        (lambda x, w, y: dict(targets=y[::-1]), r"targets.strides\[0\] = -7 is negative"),
-        (lambda x, w, y: dict(bias=np.zeros(V, np.float32)[::-1]), "bias has strides"),
         (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[:, ::-1]), r"d_hidden.strides\[1\] = -9 is negative"),
-        (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[::-1]), r"d_hidden.strides\[0\] = -63 is negative"),
         (lambda x, w, y: dict(d_weight=np.zeros_like(w)[::-1]), r"d_weight.strides\[0\] = -9 is negative"),
         (lambda x, w, y: dict(hidden=np.broadcast_to(x[:, :1], x.shape)), "hidden.stride = 0"),
         (lambda x, w, y: dict(d_weight=overlapping(w.shape)), "d_weight.stride = 8"),
@@ -81,16 +67,15 @@ def test_rows_that_run_backwards_or_overlap_are_refused(change, message, through
     assert all((arguments[name] == 0).all() for name in ("d_hidden",) if name in arguments)
 
 
-@pytest.mark.parametrize("stride", [-1, -5, -2, 0, 4])
+@pytest.mark.parametrize("stride", [-1, -5, 0, 4])
 def test_finished_logits_that_run_backwards_or_overlap_are_refused(stride):
-    targets = np.zeros((3, 2), np.int64)
+    memory, targets = np.zeros(200, np.float32)[100:], np.zeros((3, 2), np.int64)
+    logits = np.lib.stride_tricks.as_strided(memory, (3, 2, 5), (4 * stride, 20, 4))
     said = rf"strides\[0\] = {stride} is negative" if stride < 0 else f"batch_stride = {stride} "
     with pytest.raises(ValueError, match=f"^logits.{said}"):
-        logitless.cross_entropy(logits=backwards((3, 2, 5), stride), targets=targets)
+        logitless.cross_entropy(logits=logits, targets=targets)
     with pytest.raises(ValueError, match=said):
-        logitless.cross_entropy(
-            logits=np.zeros((3, 2, 5), np.float32), targets=targets, d_logits=backwards((3, 2, 5), stride)
-        )
+        logitless.cross_entropy(logits=np.zeros((3, 2, 5), np.float32), targets=targets, d_logits=logits)
 
 
 def test_strides_without_a_step_are_not_looked_at():
@@ -102,26 +87,18 @@ def test_strides_without_a_step_are_not_looked_at():
     assert logitless.cross_entropy(one, weight, ids).loss == want
 
 
-@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
 @pytest.mark.parametrize("strides", [(0, 0, 0), (-3, 1, 2), (1, -2, 0), (9, 3, -1)])
-def test_strides_of_what_is_empty_are_not_looked_at(size, shape, strides):
-    weight = np.ones((V, size), np.float32)
-
-    def empty(shape, dtype):
+def test_strides_of_what_is_empty_are_not_looked_at(shape, strides):
+    def empty(shape, dtype=np.float32):
         memory = np.zeros(200, dtype)[100:]
-        bytes_ = tuple(step * memory.itemsize for step in strides)
-        return np.lib.stride_tricks.as_strided(memory, shape, bytes_[: len(shape)])
+        steps = tuple(step * memory.itemsize for step in strides)
+        return np.lib.stride_tricks.as_strided(memory, shape, steps[: len(shape)])
 
-    result = logitless.cross_entropy(
-        empty((*shape, size), np.float32),
-        weight,
-        empty(shape, np.int64),
-        d_hidden=empty((*shape, size), np.float32),
-    )
+    hidden, ids, d_hidden = empty((*shape, 3)), empty(shape, np.int64), empty((*shape, 3))
+    result = logitless.cross_entropy(hidden, np.ones((V, 3), np.float32), ids, d_hidden=d_hidden)
     assert result.loss == 0 and result.per_token_loss.shape == (0,)
-    logits = empty((*shape, size), np.float32)
-    assert logitless.cross_entropy(logits=logits, targets=empty(shape, np.int64)).loss == 0
+    assert logitless.cross_entropy(logits=hidden, targets=ids).loss == 0
 
 
 def test_a_head_of_one_row_has_its_gradient_either_way_round():
@@ -134,37 +111,15 @@ def test_a_head_of_one_row_has_its_gradient_either_way_round():
         logitless.cross_entropy(hidden, weight, targets, d_weight=np.empty((H, V), np.float32).T)
 
 
-@pytest.mark.parametrize(
-    "name, array",
-    [
-        ("targets", np.zeros(N, np.int64)),
-        ("targets", np.zeros(N, np.int32)),
-        ("temperatures", np.ones(N)),
-        ("class_weights", np.ones(V, np.float32)),
-        ("bias", np.ones(V, np.float32)),
-        ("hidden", np.ones((N, H), np.float32)),
-    ],
-)
-def test_what_is_misaligned_is_refused(name, array):
-    hidden, weight, targets = problem()
+@pytest.mark.parametrize("name", ["targets", "temperatures", "class_weights", "bias", "hidden"])
+def test_what_is_misaligned_is_refused(name):
+    arrays = dict(zip(("hidden", "weight", "targets"), problem()))
+    arrays |= {"temperatures": np.ones(N), "class_weights": np.ones(V, np.float32), "bias": np.ones(V, np.float32)}
+    array = arrays[name]
     memory = np.frombuffer(b"x" + array.tobytes(), array.dtype, array.size, offset=1).reshape(array.shape)
-    arguments = {"hidden": hidden, "weight": weight, "targets": targets}
-    logitless.cross_entropy(**{**arguments, name: array})
-    assert memory.__array_interface__["data"][0] % array.itemsize != 0
+    assert logitless.cross_entropy(**arrays).loss > 0
     with pytest.raises(ValueError, match=f"^{name}.* is not aligned"):
-        logitless.cross_entropy(**{**arguments, name: memory})
-
-
-@pytest.mark.parametrize("name", ["hidden", "weight", "targets", "d_hidden"])
-def test_a_mask_is_not_ignored(name):
-    hidden, weight, targets = problem()
-    arguments = {"hidden": hidden, "weight": weight, "targets": targets, "d_hidden": np.zeros_like(hidden)}
-    masked = np.ma.masked_array(arguments[name], mask=np.zeros(arguments[name].shape, bool))
-    want = logitless.cross_entropy(**arguments).loss
-    assert logitless.cross_entropy(**{**arguments, name: masked}).loss == want
-    masked[1] = np.ma.masked
-    with pytest.raises(ValueError, match=f"^{name} is a masked array"):
-        logitless.cross_entropy(**{**arguments, name: masked})
+        logitless.cross_entropy(**{**arrays, name: memory})
 
 
 def test_what_must_not_change_is_no_output():
@@ -175,16 +130,9 @@ def test_what_must_not_change_is_no_output():
         with pytest.raises(TypeError, match="d_hidden is .*: it must be a writable array"):
             logitless.cross_entropy(hidden, weight, targets, d_hidden=array)
     assert (frozen == 0).all()
-
-
-def test_jax_arrays_are_inputs_and_no_outputs():
-    jnp = pytest.importorskip("jax.numpy")
-    hidden, weight, targets = problem()
-    want = logitless.cross_entropy(hidden, weight, targets).loss
-    assert logitless.cross_entropy(*map(jnp.asarray, (hidden, weight, targets))).loss == want
-    out = jnp.zeros((N, H))
+    out = pytest.importorskip("jax.numpy").zeros((N, H))
     with pytest.raises(ValueError, match="^d_hidden is an array of jaxlib.*, which must not change"):
-        logitless.cross_entropy(hidden, weight, targets, d_hidden=out)
+        logitless.cross_entropy(out, weight, targets, d_hidden=out)
     assert (np.asarray(out) == 0).all()
 
 
@@ -196,14 +144,9 @@ def test_bits_of_pytorchs_that_dlpack_does_not_know():
         logitless.cross_entropy(negative, weight, targets)
     with pytest.raises(ValueError, match="^d_hidden has PyTorch's negative bit set"):
         logitless.cross_entropy(hidden, weight, targets, d_hidden=torch._neg_view(torch.zeros(N, H)))
-    got = logitless.cross_entropy(negative.resolve_neg(), weight, targets).loss
-    assert got == logitless.cross_entropy(-hidden, weight, targets).loss
-    tensor = torch.from_numpy(hidden)
-    for same in (tensor, torch.nn.Parameter(tensor), tensor.clone().requires_grad_()):
-        assert logitless.cross_entropy(same, weight, targets).loss == logitless.cross_entropy(hidden, weight, targets).loss
-    for wrong in (tensor.to_sparse(), tensor.to_mkldnn()):
-        with pytest.raises(TypeError, match=r"^hidden is a Tensor: .*\(Can't export tensors with layout other than"):
-            logitless.cross_entropy(wrong, weight, targets)
+    assert logitless.cross_entropy(torch.nn.Parameter(torch.from_numpy(hidden)), weight, targets).loss > 0
+    with pytest.raises(TypeError, match=r"^hidden is a Tensor: .*\(Can't export tensors with layout other than"):
+        logitless.cross_entropy(torch.from_numpy(hidden).to_mkldnn(), weight, targets)
     conjugate = torch.zeros(N, H, dtype=torch.complex64).conj()
     with pytest.raises(ValueError, match="^hidden is complex64"):
         logitless.cross_entropy(conjugate, weight, targets)
@@ -234,27 +177,15 @@ def test_autograd_knows_what_a_call_has_written():
 
 @pytest.mark.parametrize("wrong", [[], [1.0, 2.0]])
 def test_an_upstream_gradient_of_another_size_is_named(wrong):
-    hidden, weight, targets = problem()
-    call = {"hidden": hidden[:20].reshape(4, 5, H), "weight": weight}
-    ids, context = targets[:20].reshape(4, 5), logitless.Context()
-    logps = np.zeros(4)
-    for name, arguments in {
-        "cross_entropy": {"targets": ids},
-        "policy_loss": {"chosen_ids": ids, "advantages": np.ones(4)},
-        "preference_loss": {"targets": ids, "ref_logps": logps},
-        "kto_loss": {"targets": ids, "labels": np.ones(4, np.uint8), "ref_logps": logps},
-    }.items():
-        arguments.update(call)
-        _, half = getattr(_core, f"{name}_forward")(context, arguments)
-        with pytest.raises(ValueError, match=f"upstream has {len(wrong)} entries but must have 1"):
-            getattr(_core, f"{name}_backward")(context, arguments, half, wrong)
+    arguments, context = dict(zip(("hidden", "weight", "targets"), batched())), logitless.Context()
+    _, half = _core.cross_entropy_forward(context, arguments)
+    with pytest.raises(ValueError, match=f"upstream has {len(wrong)} entries but must have 1"):
+        _core.cross_entropy_backward(context, arguments, half, wrong)
 
 
 @pytest.mark.parametrize("flipped", [False, True], ids=["rows", "transposed"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_tile_has_the_shape_of_the_weight_and_its_own_memory(flipped, dtype):
+def test_a_tile_has_the_shape_of_the_weight_and_its_own_memory(flipped):
     hidden, weight, targets = problem()
-    hidden, weight = hidden.astype(dtype), weight.astype(dtype)
     given = np.ascontiguousarray(weight.T).T if flipped else weight
     want = np.empty_like(given)
     assert want.strides == given.strides
@@ -324,15 +255,11 @@ def test_a_rank_without_a_part_and_arrays_that_a_communicator_keeps(size, flippe
     ranks = Threads(3)
 
     def work(rank, communicator):
-        context = logitless.Context(threads=1, vocab_ranks=communicator)
-        d_hidden, d_weight = np.empty_like(hidden), np.empty_like(parts[rank])
-        result = logitless.cross_entropy(
-            hidden, parts[rank], targets, context=context, d_hidden=d_hidden, d_weight=d_weight
-        )
-        return result.loss
+        context, given = logitless.Context(threads=1, vocab_ranks=communicator), (hidden, parts[rank], targets)
+        outputs = dict(d_hidden=np.empty_like(hidden), d_weight=np.empty_like(parts[rank]))
+        return logitless.cross_entropy(*given, context=context, **outputs).loss
 
-    assert ranks.run(work) == pytest.approx([want] * 3)
-    assert ranks.kept
+    assert ranks.run(work) == pytest.approx([want] * 3) and ranks.kept
     for mine, mine_then, out, out_then in ranks.kept:
         np.testing.assert_array_equal(mine, mine_then)
         np.testing.assert_array_equal(out, out_then)
@@ -395,7 +322,7 @@ def flags_of(function):
 
 
 @pytest.mark.parametrize("function", ["policy_loss", "kto_loss", "soft_cross_entropy"])
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32"])
 def test_masks_and_labels_are_zeros_and_ones_of_any_type(function, dtype):
     flags, loss = flags_of(function)
     want = loss(flags.astype(np.uint8).ravel())

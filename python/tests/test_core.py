@@ -2,7 +2,7 @@
 """The package on NumPy arrays: results, plans, top k, contexts and errors. test_generated_calls.py draws
 calls."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,12 +19,6 @@ def problem(dtype=np.float32, seed=0):
     targets = random.integers(0, V, N)
     targets[::5] = -100
     return hidden, weight, targets
-
-
-def test_a_head_that_is_stored_the_other_way_round_is_named():
-    hidden, weight, targets = problem()
-    with pytest.raises(ValueError, match=r"^weight is \[9, 57\] but hidden has 9 columns: weight is \[V, H\]"):
-        logitless.cross_entropy(hidden, np.ascontiguousarray(weight.T), targets)
 
 
 def test_results_and_plans():
@@ -55,9 +49,6 @@ def test_top_k():
     assert (stats.top_ids[:, 0] == stats.argmax).all()
     assert stats.top_mass[part] == pytest.approx(np.exp(stats.top_logps[part]).sum(-1), rel=1e-12)
     assert (stats.top_ids[~part] == -1).all() and (stats.top_mass[~part] == 0).all()
-    whole = logitless.token_stats(hidden, weight, targets, top_k=200)
-    assert (whole.top_ids[part][:, V:] == -1).all() and (whole.top_logps[part][:, V:] == -np.inf).all()
-    assert whole.top_mass[part] == pytest.approx(np.ones(part.sum()))
     nothing = logitless.token_stats(hidden[:0], weight, targets[:0], top_k=5)
     assert nothing.top_ids.shape == nothing.top_logps.shape == (0, 5) and nothing.top_mass.shape == (0,)
     for wrong in (-1, 257):
@@ -65,26 +56,19 @@ def test_top_k():
             logitless.token_stats(hidden, weight, targets, top_k=wrong)
 
 
-def test_topk_overlap():
-    a, b = np.array([[4, 2, 9], [7, -1, -1]]), np.array([[9, 1, 4, 8], [-1, 7, -1, -1]])
+def test_topk_overlap_and_topk_union():
+    a, b = np.array([[4, 2, 9], [7, -1, -1]]), np.array([[9, 1, 4, 8], [-1, 7, 3, -1]])
     assert logitless.topk_overlap(a, b).tolist() == logitless.topk_overlap(b, a).tolist() == [2, 1]
     assert logitless.topk_overlap(a.reshape(2, 1, 3), b.reshape(2, 1, 4)).shape == (2, 1)
+    for shape in ((2,), (2, 1)):
+        ids, offsets = logitless.topk_union(a.reshape(*shape, 3), b.reshape(*shape, 4))
+        assert ids.tolist() == [4, 2, 9, 1, 8, 7, 3] and offsets.tolist() == [0, 5, 7]
     assert logitless.topk_overlap([1, 2], [2, 3, 4]) == 1
-    assert logitless.topk_overlap(a[:0], b[:0]).shape == (0,)
-    with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
-        logitless.topk_overlap(a, b[:1])
-
-
-def test_topk_union():
-    a, b = np.array([[4, 2, 9], [7, -1, -1]]), np.array([[9, 1, 4, 8], [-1, 7, 3, -1]])
-    ids, offsets = logitless.topk_union(a, b)
-    assert ids.tolist() == [4, 2, 9, 1, 8, 7, 3] and offsets.tolist() == [0, 5, 7]
-    ids, offsets = logitless.topk_union(a.reshape(2, 1, 3), b.reshape(2, 1, 4))
-    assert offsets.tolist() == [0, 5, 7]
     assert logitless.topk_union([1, 2], [2, 3, 4])[0].tolist() == [1, 2, 3, 4]
-    assert logitless.topk_union(a[:0], b[:0])[1].tolist() == [0]
-    with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
-        logitless.topk_union(a, b[:1])
+    assert logitless.topk_overlap(a[:0], b[:0]).shape == (0,) and logitless.topk_union(a[:0], b[:0])[1].tolist() == [0]
+    for function in (logitless.topk_overlap, logitless.topk_union):
+        with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
+            function(a, b[:1])
 
 
 def test_an_exception_of_a_sink_is_the_callers():
@@ -98,46 +82,26 @@ def test_an_exception_of_a_sink_is_the_callers():
 
 
 def test_threads_share_a_context():
-    hidden, weight, targets = problem()
+    call = problem()
     context = logitless.Context(threads=1, workspace=logitless.Workspace())
-    want = logitless.cross_entropy(hidden, weight, targets, context=context).loss
-    got = []
-    threads = [
-        threading.Thread(
-            target=lambda: got.extend(
-                logitless.cross_entropy(hidden, weight, targets, context=context).loss for _ in range(20)
-            )
-        )
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert got == [want] * 80
+    want = logitless.cross_entropy(*call, context=context).loss
+    with ThreadPoolExecutor(4) as threads:
+        got = threads.map(lambda _: logitless.cross_entropy(*call, context=context).loss, range(80))
+    assert set(got) == {want}
 
 
 @pytest.mark.parametrize(
     "change, error, words",
     [
-        (dict(targets=np.zeros(N)), ValueError, "targets is float64"),
-        (dict(targets=np.full(N, V)), ValueError, f"{V}"),
-        (dict(weight=np.zeros((V, H + 1), np.float32)), ValueError, "10"),
         (dict(weight=np.zeros((V, H), np.int32)), ValueError, "weight is int32"),
         (dict(hidden=np.zeros((N, 2 * H), np.float32)[:, ::2]), ValueError, "hidden has strides"),
-        (dict(hidden=np.zeros(N, np.float32)), ValueError, "hidden has shape"),
         (dict(hidden=[[1.0]]), TypeError, "hidden is a list"),
         (dict(hidden=None), ValueError, "hidden is missing"),
-        (dict(temprature=1.0), TypeError, "no argument 'temprature'; did you mean temperature?"),
         (dict(logits=np.zeros((N, V), np.float32)), TypeError, "no argument 'hidden' with the other arguments given"),
         (dict(temperature="hot"), TypeError, "temperature = 'hot': it must be a float"),
-        (dict(shift=0.5), TypeError, "shift = 0.5: it must be an int"),
         (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: it is too large for a float"),
         (dict(ignore_index=2**63), ValueError, "ignore_index = 9223372036854775808: it must be from -92"),
-        (dict(want_entropy=1), TypeError, "want_entropy = 1: it must be a bool"),
-        (dict(temperature=0.0), ValueError, "temperature = 0"),
         (dict(reduction="avg"), ValueError, "none of mean, sum, none"),
-        (dict(layout="hidden_vocab"), TypeError, "cross_entropy has no argument 'layout'"),
     ],
 )
 def test_what_is_refused(change, error, words):

@@ -9,10 +9,9 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import logitless
-from drawn_calls import calls, profile
+from drawn_calls import calls, profile, st
 from drawn_checks import refusal_of
 from test_generated_calls import FUNCTIONS as NUMPYS
 from test_generated_calls import OUTPUTS, NumpyCall

@@ -172,15 +172,20 @@ def test_all_surfaces_are_here():
     assert {name for module, name in FUNCTIONS if module == ""} >= {*logitless._PLANS, "id_logps_backward", "topk_union"}
 
 
+def given_of(module, name):
+    """The arguments that a function's reference reads."""
+    function = getattr(importlib.import_module(f"logitless.{module}".rstrip(".")), name)
+    given = {}
+    for parameter in read_by(reference_of(function), inspect.signature(function).parameters):
+        value = value_of(module, name, parameter)
+        given[parameter] = framework(module)[0](value) if isinstance(value, np.ndarray) else value
+    return given
+
+
 @pytest.mark.parametrize("module, name", FUNCTIONS)
 def test_a_reference_computes_what_its_function_returns(module, name, float64):
     function = getattr(importlib.import_module(f"logitless.{module}".rstrip(".")), name)
-    code = reference_of(function)
-    convert, names = framework(module)
-    given = {}
-    for parameter in read_by(code, inspect.signature(function).parameters):
-        value = value_of(module, name, parameter)
-        given[parameter] = convert(value) if isinstance(value, np.ndarray) else value
+    code, names, given = reference_of(function), framework(module)[1], given_of(module, name)
     exec(compile(code, name, "exec"), names, values := dict(given))
     if name == "id_logps_backward":
         given["forward"] = logitless.id_logps(given["hidden"], given["weight"], given["ids"], bias=given["bias"])

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Every option of every call, taken from the lists in fields.h: each value other than the default changes the
-result."""
+result of the NumPy function, and gives the same result through PyTorch and JAX."""
 
 import inspect
 
@@ -13,8 +13,9 @@ from logitless import _core
 B, T, H, V = 4, 5, 7, 101
 N = B * T
 random = np.random.default_rng(1)
-HIDDEN = random.standard_normal((B, T, H)).astype(np.float32)
-WEIGHT = random.standard_normal((V, H)).astype(np.float32)
+# In float64, because a float32 loss would hide a small change.
+HIDDEN = random.standard_normal((B, T, H)).astype(np.float32).astype(np.float64)
+WEIGHT = random.standard_normal((V, H)).astype(np.float32).astype(np.float64)
 IDS = (np.arange(N) * 37 % V).reshape(B, T)
 OWN = logitless.token_stats(HIDDEN, WEIGHT, IDS)["logp"]
 OLD = OWN + 0.3 * (np.arange(N) % 7 - 3)
@@ -84,11 +85,7 @@ REFUSED = {
     ("policy_loss", "loss_type", "dr_grpo"),
     ("policy_loss", "aggregation", "seq_mean_token_sum_norm"),
     ("preference_loss", "loss_type", "[exo_pair]"),
-    ("distillation_loss", "temperature_meaning", "scale_logp"),
 }
-
-
-LOSSES = [task for task in logitless._PLANS if task != "token_stats"]
 
 
 def beside(structure, name):
@@ -192,17 +189,29 @@ def batch_of(structure, options):
     return batch
 
 
-def run(structure, options):
-    """The bytes of everything that a call returns or writes."""
-    function, batch = getattr(logitless, structure), batch_of(structure, options)
-    if structure == "id_logps":
-        return function(HIDDEN, WEIGHT, **batch, **options).logps.tobytes()
-    outputs = {"d_hidden": np.zeros_like(HIDDEN), "d_weight": np.zeros_like(WEIGHT)}
-    result = function(HIDDEN, WEIGHT, **batch, **outputs, **options)
-    columns = ("per_token_logps", "per_token_loss", "sequence_logps", "sequence_losses")
-    arrays = [getattr(result, column, None) for column in columns]
-    arrays += [np.array([result.loss, *result.metrics.values()]), *outputs.values()]
-    return b"".join(np.asarray(array).tobytes() for array in arrays if array is not None)
+def of_numpy(structure, options):
+    """Everything that a call returns or writes: {name: array}."""
+    function, batch = getattr(logitless, NUMPYS.get(structure, structure)), batch_of(structure, options)
+    outputs = {}
+    if structure in ("token", "token_stats", "id_logps"):
+        more = {"entropy": True} if structure == "token" else {}
+        result = function(HIDDEN, WEIGHT, **batch, **options, **more)
+        columns = dict(result) if structure == "token_stats" else {}
+        loss = result.logps if structure == "id_logps" else result.logp
+        metrics = result.entropy if structure == "token" else ()
+    else:
+        outputs = {"d_hidden": np.zeros_like(HIDDEN), "d_weight": np.zeros_like(WEIGHT)}
+        result = function(HIDDEN, WEIGHT, **batch, **outputs, **options)
+        names = ("per_token_logps", "per_token_loss", "sequence_logps", "sequence_losses")
+        columns = {name: getattr(result, name, None) for name in names}
+        loss = result.per_token_loss if options.get("reduction") == "none" else result.loss
+        metrics = list(result.metrics.values())
+    named = {"loss": loss, **outputs, "metrics": metrics, **columns}
+    return {name: np.asarray(array) for name, array in named.items() if array is not None}
+
+
+def bytes_of(results):
+    return {name: array.tobytes() for name, array in results.items()}
 
 
 def check_arrives(structure, name, base, value):
@@ -212,31 +221,112 @@ def check_arrives(structure, name, base, value):
         assert after[name] == text_of(value)
 
 
-@pytest.mark.parametrize("structure", LOSSES)
-def test_every_option_of_a_loss_arrives_and_changes_the_result(structure):
+@pytest.mark.parametrize("structure", logitless._PLANS)
+def test_every_option_arrives_and_changes_the_result(structure):
     refused = set()
     results = {}
     for name, base, value in cases(structure):
         check_arrives(structure, name, base, value)
         key = repr(base)
         if key not in results:
-            results[key] = run(structure, base)
+            results[key] = bytes_of(of_numpy(structure, base))
         try:
-            assert run(structure, {**base, name: value}) != results[key], (name, value)
+            assert bytes_of(of_numpy(structure, {**base, name: value})) != results[key], (name, value)
         except ValueError:
             refused.add((structure, name, text_of(value)))
     assert refused == {one for one in REFUSED if one[0] == structure}
 
 
-def stats_of(options):
-    columns = logitless.token_stats(HIDDEN, WEIGHT, IDS, **options)
-    return {name: column.tobytes() for name, column in dict(columns).items() if column is not None}
+NUMPYS, OTHERS = {"token": "token_stats"}, {"cross_entropy": "linear_cross_entropy", "token": "token_logps"}
+WITH_METRICS = {"policy_loss", "preference_loss", "kto_loss"}
+PYTORCHS = {"class_weights": "weight", "targets": "target"}
 
 
-def test_every_option_of_statistics_arrives_and_changes_them():
-    for name, base, value in cases("token_stats"):
-        check_arrives("token_stats", name, base, value)
-        assert stats_of({**base, name: value}) != stats_of(base), (name, value)
+def shaped(structure, options):
+    """The arguments of a call of PyTorch or JAX: there, sets have the leading axes of hidden states."""
+    given = {**batch_of(structure, options), **options}
+    sets = {n: a.reshape(B, T, -1) for n, a in given.items() if isinstance(a, np.ndarray) and a.shape == (N, 3)}
+    return {name: value for name, value in {**given, **sets}.items() if value is not None}
+
+
+def of_torch(structure, options, compiled=False):
+    torch = pytest.importorskip("torch")
+    function = getattr(pytest.importorskip("logitless.torch"), OTHERS.get(structure, structure))
+    given = {n: torch.from_numpy(x) if isinstance(x, np.ndarray) else x for n, x in shaped(structure, options).items()}
+    if structure == "cross_entropy":
+        given = {PYTORCHS.get(name, name): value for name, value in given.items()}
+    more = {"return_metrics": True} if structure in WITH_METRICS else {"entropy": True} if structure == "token" else {}
+    x, w = torch.from_numpy(HIDDEN).requires_grad_(), torch.from_numpy(WEIGHT).requires_grad_()
+
+    def call(x, w):
+        return function(x, w, **given, **more)
+
+    if compiled:
+        torch._dynamo.reset()
+        call = torch.compile(call, backend="eager", fullgraph=True)
+    loss = call(x, w)
+    loss, metrics = loss if isinstance(loss, tuple) else (loss, {})
+    if structure in ("token", "id_logps"):
+        return {"loss": loss.detach(), **({"metrics": metrics.detach()} if structure == "token" else {})}
+    d_hidden, d_weight = torch.autograd.grad(loss.sum(), (x, w))
+    found = {"loss": loss.detach(), "d_hidden": d_hidden, "d_weight": d_weight}
+    return {**found, **({"metrics": list(metrics.values())} if structure in WITH_METRICS else {})}
+
+
+def of_jax(structure, options):
+    jax = pytest.importorskip("jax")
+    function = getattr(pytest.importorskip("logitless.jax"), OTHERS.get(structure, structure))
+    with jax.enable_x64(True):
+        result = function(HIDDEN, WEIGHT, **shaped(structure, options))
+        return dict(zip(("loss", "metrics"), result if isinstance(result, tuple) else (result,)))
+
+
+SETS = ["soft_cross_entropy", "id_logps", "distillation_loss", "set_distillation_loss"]
+# Under torch.compile only cross-entropy is one graph (test_torch_sequences.py).
+ELSEWHERE = [
+    *((of_torch, structure) for structure in ("cross_entropy", "token", *SETS, *sorted(WITH_METRICS))),
+    (lambda *call: of_torch(*call, compiled=True), "cross_entropy"),
+    *((of_jax, structure) for structure in ("cross_entropy", "token", *SETS)),
+]
+# Options that a function refuses, because it has no place for their results.
+NOT_TAKEN = {"want_accuracy", "want_entropy", "want_agreement"}
+
+
+@pytest.mark.parametrize("run, structure", ELSEWHERE, ids=lambda x: getattr(x, "__name__", x))
+def test_every_option_has_the_result_of_numpy(run, structure):
+    for name, base, value in cases(structure):
+        options = {**base, name: value}
+        try:
+            want = of_numpy(structure, options)
+        except ValueError:
+            want = None
+        try:
+            got = run(structure, options)
+        except Exception as error:
+            assert name in str(error) or text_of(value).strip("[]") in str(error)
+            of_jax_only = run is of_jax and (structure, value) == ("cross_entropy", "none")
+            assert want is None or name in NOT_TAKEN or of_jax_only, (name, value, error)
+            continue
+        assert want is not None, (name, value)
+        for part, array in got.items():
+            array, wanted = np.asarray(array), want[part]
+            np.testing.assert_allclose(array.ravel(), wanted.ravel(), 1e-12, 1e-12, err_msg=f"{part}: {name} = {value}")
+
+
+def test_what_a_function_of_pytorch_does_not_take_is_refused_with_the_reason():
+    torch = pytest.importorskip("torch")
+    functions = pytest.importorskip("logitless.torch")
+    from logitless._torch_options import NOT_TAKEN
+
+    x, w, ids = (torch.from_numpy(array) for array in (HIDDEN, WEIGHT, IDS))
+    for name, structure in (("linear_cross_entropy", "cross_entropy"), ("token_logps", "token_stats")):
+        assert set(NOT_TAKEN[name]) <= set(_core.fields(structure))
+        for option in NOT_TAKEN[name]:
+            with pytest.raises(TypeError, match=rf"{name}\(\) does not take {option}: "):
+                getattr(functions, name)(x, w, ids, **{option: True})
+        with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected .* 'label_smoothin'"):
+            getattr(functions, name)(x, w, ids, label_smoothin=0.1)
+    assert set(_core.fields("token_stats")) - set(_core.fields("token")) == {"entropy", *NOT_TAKEN["token_logps"]}
 
 
 def test_a_functions_own_name_lists_its_options():
@@ -255,24 +345,7 @@ def test_an_unknown_task_is_answered_with_the_nearest_name(call):
         call(None)
 
 
-# The properties of a context and of its plans in which an option shows. Results do not show options: threads
-# and plan sizes do not change their bits.
-def seen(options):
-    context = logitless.Context(**options)
-    bf16 = {"hidden": HIDDEN, "weight": WEIGHT, "targets": IDS, "d_weight": np.zeros_like(WEIGHT)}
-    plan = logitless.plan("cross_entropy", context=context, **bf16)
-    logits = (HIDDEN @ WEIGHT.T).astype(np.float32)
-    rows = logitless.plan("cross_entropy", context=context, logits=logits, targets=IDS, d_logits=np.zeros_like(logits))
-    fields = ("kind", "row_tile", "vocab_tile", "workspace_bytes", "threads")
-    return (
-        context.threads,
-        context.simd_target,
-        context.gemm_backend,
-        *(getattr(plan, field) for field in fields),
-        rows.row_block,
-    )
-
-
+# Results do not show options: threads and plan sizes do not change their bits. The plan shows some of them.
 OF_A_CONTEXT = {
     "threads": 1,
     "workspace_bytes": 12,
@@ -289,18 +362,21 @@ OF_A_CONTEXT = {
 }
 
 
+def planned(options):
+    given = dict(hidden=HIDDEN, weight=WEIGHT, targets=IDS, d_weight=np.zeros_like(WEIGHT))
+    plan = logitless.plan("cross_entropy", context=logitless.Context(**options), **given)
+    return plan.kind, plan.row_tile, plan.vocab_tile
+
+
 def test_every_option_of_a_context_arrives():
-    fields = _core.fields("context")
-    assert set(fields) == {"workspace", *OF_A_CONTEXT}
+    assert set(_core.fields("context")) == {"workspace", *OF_A_CONTEXT}
     for name, value in OF_A_CONTEXT.items():
         check_arrives("context", name, {}, value)
-    for name in ("plan", "row_tile", "vocab_tile", "row_block", "simd_target"):
-        assert seen({name: OF_A_CONTEXT[name]}) != seen({}), name
+    for name in ("plan", "row_tile", "vocab_tile"):
+        assert planned({name: OF_A_CONTEXT[name]}) != planned({}), name
+    assert logitless.Context(threads=1).threads == 1 and logitless.Context(simd_target="plain").simd_target == "plain"
     with pytest.raises(ValueError, match="workspace_bytes = 12 is too small"):
-        seen({"workspace_bytes": OF_A_CONTEXT["workspace_bytes"]})
-    with pytest.raises(ValueError, match="the vocabulary of finished logits cannot be cut"):
-        seen({"slices": OF_A_CONTEXT["slices"]})
-    assert logitless.Context(threads=1).threads == 1
+        planned({"workspace_bytes": 12})
     with pytest.raises(ValueError, match="no such backend"):
         logitless.Context(gemm_backend="no such backend")
     workspace = logitless.Workspace()

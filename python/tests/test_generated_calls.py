@@ -7,11 +7,10 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import logitless
 from call_reference import UNITS, Reference
-from drawn_calls import calls, profile
+from drawn_calls import calls, profile, st
 from drawn_checks import Outcomes, arguments_of, is_exact, named_in, offsets_of, refusal_of, sets_with_offsets, upstream_of
 from logitless.lora import LoraWeight
 

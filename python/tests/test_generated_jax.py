@@ -5,7 +5,6 @@ type and layout, eager and under jit, and gradients match the reference."""
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("logitless.jax")
@@ -13,7 +12,7 @@ pytest.importorskip("logitless.jax")
 import jax.numpy as jnp  # noqa: E402
 import logitless.jax as lj  # noqa: E402
 from call_reference import UNITS, Reference  # noqa: E402
-from drawn_calls import calls, lists_of, profile  # noqa: E402
+from drawn_calls import calls, lists_of, profile, st  # noqa: E402
 from drawn_checks import (  # noqa: E402
     TASKS,
     Outcomes,
@@ -38,6 +37,11 @@ def test_every_argument_of_a_signature_is_drawn():
     check_arguments_are_drawn(FUNCTIONS)
 
 
+def array_of(array, dtype):
+    """Converted by NumPy, for which JAX would compile a program."""
+    return jnp.asarray(array.astype(jnp.dtype(dtype)))
+
+
 class JaxCall:
     """A drawn call as arguments of a logitless.jax function. `leaves` are the arrays to differentiate by."""
 
@@ -59,11 +63,11 @@ class JaxCall:
         elif shape != "[V]":
             value = value.reshape(self.lead)
         kinds = {"f": ["float32", "bfloat16", "float16"], "i": ["int32", "int16"], "b": ["bool", "uint8", "float32"]}
-        value = jnp.asarray(value.astype(np.float32) if value.dtype.kind == "f" else value)
-        return value.astype(self.draw(st.sampled_from(kinds["b" if value.dtype == bool else value.dtype.kind])))
+        dtype = self.draw(st.sampled_from(kinds["b" if value.dtype == bool else value.dtype.kind]))
+        return array_of(value.astype(np.float32) if value.dtype.kind == "f" else value, dtype)
 
     def leaf(self, name, array, dtype):
-        array = jnp.asarray(array.astype(self.sums)).astype(dtype)
+        array = array_of(array.astype(self.sums), dtype)
         if name and self.draw(st.booleans()):
             self.leaves[name] = array
         return array
@@ -123,7 +127,7 @@ def names_of(call):
 outcomes = Outcomes()
 
 
-@profile(250)
+@profile(150)
 @given(call=CALLS, data=st.data())
 def check_calls(call, data):
     with jax.enable_x64(call.dtype == "float64"):

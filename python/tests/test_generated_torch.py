@@ -7,13 +7,12 @@ import inspect
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
 import logitless.torch as lt  # noqa: E402
 from call_reference import UNITS, Reference  # noqa: E402
-from drawn_calls import calls, lists_of, profile  # noqa: E402
+from drawn_calls import calls, lists_of, profile, st  # noqa: E402
 from drawn_checks import (  # noqa: E402
     TASKS,
     Outcomes,

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless.jax: vmap, contexts, shards, seeds, second derivatives and messages. test_generated_jax.py draws
-values, gradients and types, and test_jax_fields.py tests options."""
+"""logitless.jax: contexts, shards, seeds, second derivatives and messages. test_generated_jax.py draws values,
+gradients and types, and test_fields.py tests options."""
 
 import pathlib
 import subprocess
@@ -15,6 +15,7 @@ pytest.importorskip("logitless.jax", exc_type=ImportError)
 import jax.numpy as jnp  # noqa: E402
 
 import logitless  # noqa: E402
+import logitless.jax as lj  # noqa: E402
 from logitless import _core  # noqa: E402
 from logitless.jax import linear_cross_entropy, token_logps, topk_logps  # noqa: E402
 
@@ -28,16 +29,6 @@ def arrays(dtype, seed=0):
     b = jnp.asarray(random.standard_normal(V), dtype)
     y = jnp.asarray(random.integers(0, V, N), jnp.int32).at[3].set(-100)
     return x, w, b, y
-
-
-def written_out(x, w, b, y, softcap=0.0):
-    logits = x.astype(jnp.float32) @ w.astype(jnp.float32).T + b.astype(jnp.float32)
-    if softcap:
-        logits = softcap * jnp.tanh(logits / softcap)
-    logp = jax.nn.log_softmax(logits)
-    taken = y >= 0
-    losses = -jnp.take_along_axis(logp, jnp.maximum(y, 0)[:, None], 1)[:, 0]
-    return (losses * taken).sum() / taken.sum()
 
 
 @pytest.mark.parametrize("vocab_ids", [None, jnp.arange(V)], ids=["all", "chosen"])
@@ -91,58 +82,63 @@ def test_a_seed_has_32_bits():
         gradient(2**32 + 5)
 
 
-def test_a_reduction_is_named():
-    x, w, _, y = arrays(jnp.float32)
-    with pytest.raises(ValueError, match="^None is not a valid value for reduction$"):
-        linear_cross_entropy(x, w, y, reduction=None)
-
-
-def test_leading_axes_sums_and_vmap():
-    x, w, b, y = arrays(jnp.float32)
-    total = linear_cross_entropy(x.reshape(3, 4, H), w, y.reshape(3, 4), bias=b, reduction="sum")
-    np.testing.assert_allclose(total, 11 * written_out(x, w, b, y), rtol=1e-5)
-    each = jax.vmap(lambda x, y: linear_cross_entropy(x, w, y, bias=b))(x.reshape(3, 4, H), y.reshape(3, 4))
-    want = [written_out(x[i : i + 4], w, b, y[i : i + 4]) for i in (0, 4, 8)]
-    np.testing.assert_allclose(each, want, rtol=1e-5)
-
-
 def test_second_derivatives_are_refused_with_a_reason():
     x, w, b, y = arrays(jnp.float32)
     ids, y = jnp.maximum(y, 0)[:, None], jnp.maximum(y, 0)
     functions = {
         "cross-entropy": lambda x: linear_cross_entropy(x, w, y, bias=b),
         "token_logps": lambda x: token_logps(x, w, y)[0].sum(),
-        "id_logps": lambda x: logitless.jax.id_logps(x, w, ids).sum(),
-        "soft": lambda x: logitless.jax.soft_cross_entropy(x, w, jnp.full((N, V), 1 / V)),
-        "distillation": lambda x: logitless.jax.distillation_loss(x, w, jnp.flip(x), w),
-        "set distillation": lambda x: logitless.jax.set_distillation_loss(x, w, ids, jnp.full((N, 1), -1.0)),
+        "id_logps": lambda x: lj.id_logps(x, w, ids).sum(),
+        "soft": lambda x: lj.soft_cross_entropy(x, w, jnp.full((N, V), 1 / V)),
+        "distillation": lambda x: lj.distillation_loss(x, w, jnp.flip(x), w),
+        "set distillation": lambda x: lj.set_distillation_loss(x, w, ids, jnp.full((N, 1), -1.0)),
     }
     for name, f in functions.items():
-        twice = {
-            "hessian": jax.hessian(f),
-            "jit": jax.jit(jax.hessian(f)),
-            "grad of grad": jax.grad(lambda x, f=f: jax.grad(f)(x).sum()),
-            "product": lambda x, f=f: jax.jvp(jax.grad(f), (x,), (x,)),
-        }
+        twice = {"jit": jax.jit(jax.hessian(f)), "product": lambda x, f=f: jax.jvp(jax.grad(f), (x,), (x,))}
         for how, second in twice.items():
             with pytest.raises(ValueError, match="^logitless computes no second derivatives"):
                 second(x)
                 pytest.fail(f"{how} of {name}")
 
 
+def test_top_k_and_teachers_have_no_gradient():
+    x, w, _, _ = arrays(jnp.float32)
+    grads = jax.grad(lambda tx, tw: lj.distillation_loss(x, w, tx, tw), argnums=(0, 1))(2 * x, w)
+    assert all((g == 0).all() for g in grads)
+    assert jax.grad(lambda x: topk_logps(x, w, 2)[1].sum())(x).max() == 0
+
+
 def test_what_is_refused():
-    x, w, b, y = arrays(jnp.float32)
-    for change, error, words in (
-        (dict(targets=y.astype(jnp.float32)), TypeError, "targets is float32"),
-        (dict(targets=y[:-1]), ValueError, "leading axes"),
-        (dict(hidden=x[:, :-1]), ValueError, "6 columns"),
-        (dict(layout="vh"), ValueError, "layout"),
-        (dict(reduction="none"), ValueError, "reduction"),
-        (dict(targets=y.at[0].set(V)), Exception, "outside"),
-        (dict(targets=np.asarray(y).astype(np.int64) + 2**32), ValueError, "targets holds 42949.*32 bits"),
+    x, w, _, y = arrays(jnp.float32)
+    ids, share, dense = jnp.maximum(y, 0)[:, None], jnp.full((N, 1), 0.5), jnp.full((N, V), 1 / V)
+    cross_entropy, soft, sets = linear_cross_entropy, lj.soft_cross_entropy, lj.set_distillation_loss
+    logits = x @ w.T
+    for call, error, words in (
+        (lambda: cross_entropy(x, w, y.astype(jnp.float32)), TypeError, "targets is float32"),
+        (lambda: cross_entropy(x, w, y[:-1]), ValueError, "leading axes"),
+        (lambda: cross_entropy(x[:, :-1], w, y), ValueError, "6 columns"),
+        (lambda: cross_entropy(x, w, y, layout="vh"), ValueError, "layout"),
+        (lambda: cross_entropy(x, w, y, reduction="none"), ValueError, "reduction"),
+        (lambda: cross_entropy(x, w, y, reduction=None), ValueError, "^None is not a valid value for reduction$"),
+        (lambda: cross_entropy(x, w, y.at[0].set(V)), Exception, "outside"),
+        (lambda: cross_entropy(x, w, np.asarray(y).astype(np.int64) + 2**32), ValueError, "targets holds 42949.*32 bits"),
+        (lambda: soft(x, w), ValueError, "give probabilities, or ids and weights"),
+        (lambda: soft(x, w, dense, ids=ids), ValueError, "give probabilities, or"),
+        (lambda: soft(x, w, dense, weights=share), ValueError, "give probabilities, or"),
+        (lambda: soft(x, w, dense, reduction=None), ValueError, "None is not a valid .* reduction"),
+        (lambda: soft(x, w, ids=ids, weights=share[:-1]), ValueError, "weights has shape"),
+        (lambda: lj.id_logps(x, w, ids[:-1]), ValueError, "ids has shape"),
+        (lambda: lj.id_logps(x, w, share), TypeError, "ids is float32"),
+        (lambda: topk_logps(x, w, 257), ValueError, "k = 257"),
+        (lambda: lj.distillation_loss(x, w, x[:-1], w), ValueError, "teacher_hidden has shape"),
+        (lambda: lj.distillation_loss(x, w, x, w[:, 1:]), ValueError, "teacher_hidden has 7 columns"),
+        (lambda: lj.distillation_loss(x, w, x, w, teacher_logits=logits), ValueError, "give teacher_hidden and teach"),
+        (lambda: lj.distillation_loss(x, w, teacher_logits=logits, teacher_softcap=2.0), ValueError, "have no head"),
+        (lambda: lj.distillation_loss(x, w, x, w, want_entropy=True), ValueError, "want_entropy"),
+        (lambda: sets(x, w, ids, jnp.log(share), y[:-1]), ValueError, "targets has shape"),
     ):
         with pytest.raises(error, match=words):
-            jax.block_until_ready(linear_cross_entropy(**{"hidden": x, "weight": w, "targets": y, **change}))
+            jax.block_until_ready(call())
 
 
 def test_a_context_arrives():
@@ -158,14 +154,6 @@ def test_a_context_arrives():
     step = jax.jit(jax.value_and_grad(linear_cross_entropy), static_argnames=("context",))
     with pytest.raises(Exception, match="workspace_bytes = 1 is too small"):
         jax.block_until_ready(step(x, w, y, context=logitless.Context(workspace_bytes=1)))
-    context = logitless.Context(plan="two_pass", threads=1, row_tile=3, vocab_tile=16)
-    loss, grad = step(x, w, y, context=context)
-    d_hidden = np.empty((N, H), np.float32)
-    want = logitless.cross_entropy(
-        np.asarray(x), np.asarray(w), np.asarray(y), context=context, d_hidden=d_hidden
-    )
-    assert float(loss) == np.float32(want.loss)
-    np.testing.assert_array_equal(grad, d_hidden)
     with pytest.raises(ValueError, match="context has ranks or a workspace"):
         linear_cross_entropy(x, w, y, context=logitless.Context(slices=[V]))
 
@@ -175,30 +163,3 @@ def test_shards_of_a_batch():
     ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("shards agree\n")
-
-
-def test_beside_pytorch_in_one_process():
-    """PyTorch, JAX and logitless, each with threads of its own, take turns."""
-    torch = pytest.importorskip("torch")
-    loss_of = pytest.importorskip("logitless.torch").linear_cross_entropy
-    torch.manual_seed(0)
-    hidden, targets = torch.randn(64, 16), torch.randint(0, 300, (64,))
-    head = torch.randn(300, 16).requires_grad_()
-    optimizer = torch.optim.SGD([head], lr=1.0)
-    product = jax.jit(lambda a: jnp.tanh(a @ a.T).sum())
-    step = jax.jit(jax.value_and_grad(linear_cross_entropy, argnums=1))
-    curves = [], []
-    weight = jnp.asarray(head.detach().numpy())
-    for _ in range(10):
-        optimizer.zero_grad()
-        loss = loss_of(torch.relu(hidden @ torch.eye(16)), head, targets)
-        loss.backward()
-        optimizer.step()
-        states = jnp.maximum(jnp.asarray(hidden.numpy()), 0)
-        value, gradient = step(states, weight, jnp.asarray(targets.numpy()))
-        weight = weight - gradient
-        jax.block_until_ready(product(states))
-        curves[0].append(loss.item())
-        curves[1].append(float(value))
-    np.testing.assert_allclose(*curves, rtol=1e-4)
-    assert curves[0][-1] < curves[0][0]

@@ -21,11 +21,10 @@ pytest.importorskip("accelerate")
 pytest.importorskip("lm_eval")
 
 import lm_eval  # noqa: E402
-import tokenizers  # noqa: E402
 from lm_eval.api.instance import Instance  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
-from small_models import SMALL, model_of  # noqa: E402
+from small_models import SMALL, model_of, tokenizer_of  # noqa: E402
 
 from logitless._absent_logits import AbsentLogits  # noqa: E402
 from logitless.lm_eval import LogitlessLM  # noqa: E402
@@ -38,17 +37,7 @@ WORDS += [f"word{i}" for i in range(SMALL["vocab_size"] - 4 - len(WORDS))]
 # A logit is a sum of 32 float32 products, so its error is about sqrt(32) * 2^-24 of the norms, which are at
 # most 20. A log-probability has errors from the target's logit and from the log-sum-exp.
 PER_TOKEN = 2 * 32**0.5 * 20 * 2.0**-24
-
-
-def tokenizer_of():
-    vocab = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, **{word: i for i, word in enumerate(WORDS, 4)}}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    special = dict(bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
-
-
-TOKENIZER = tokenizer_of()
+TOKENIZER = tokenizer_of(["<pad>", "<s>", "</s>", "<unk>", *WORDS])
 
 
 def model_with_bias():
@@ -121,7 +110,7 @@ def check_texts(ours, hf):
 
 @pytest.mark.parametrize(
     "name, batch_size",
-    [("llama", 1), *((name, 4) for name in ("llama", "tied llama", "bias", "gemma2", "granite", "cohere2", "mixtral", "gpt2"))],
+    [("llama", 1), ("bias", 4), ("gemma2", 4), ("cohere2", 4)],
 )
 def test_answers_are_those_of_hf(name, batch_size):
     hf, ours = pair(named(name), batch_size=batch_size)
@@ -138,11 +127,6 @@ def test_arguments_of_hf(arguments):
     requests = [r for r in requests_of(hf.model) if len(r.args[1].split()) <= hf.max_length]
     check_answers(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests))
     check_texts(ours, hf)
-
-
-def test_no_requests():
-    ours = LogitlessLM(model_of("llama"), tokenizer=TOKENIZER)
-    assert ours.loglikelihood([]) == [] and ours.loglikelihood_rolling([]) == []
 
 
 def test_continuations_of_several_lengths_that_read_the_same_tokens():
@@ -200,13 +184,6 @@ def test_what_is_computed(monkeypatch):
     assert sum(rows) <= sum(shared.values()) < sum(tokens_of(requests))
 
 
-def test_generation_is_that_of_hf():
-    hf, ours = pair(model_of("gemma2"), batch_size=2)
-    settings = {"until": ["."], "max_gen_toks": 8, "do_sample": False}
-    requests = [instance(words(n, n), settings, kind="generate_until") for n in (3, 9, 5)]
-    assert ours.generate_until(requests) == hf.generate_until(requests)
-
-
 def test_batch_size_of_its_own_choice():
     ours = LogitlessLM(model_of("llama"), tokenizer=TOKENIZER, batch_size="auto", max_batch_size=4)
     four = LogitlessLM(ours.model, tokenizer=TOKENIZER, batch_size=4)
@@ -237,40 +214,31 @@ def test_mixed_precision():
         assert abs(got - want) <= count * 8 * 2.0**-8
 
 
-def saved(folder, name="llama", model=None):
-    (model or model_of(name)).save_pretrained(folder)
+def saved(folder, name="llama"):
+    model_of(name).save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
     return str(folder)
 
 
-def test_peft_on_the_body_and_on_the_head(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("config", [dict(modules_to_save=["lm_head"]), {}], ids=["whole head", "LoRA on the head"])
+def test_peft_on_the_body_and_on_the_head(config, tmp_path):
     peft = pytest.importorskip("peft")
-    folder = saved(tmp_path / "model")
-
-    def adapter(name, **settings):
-        torch.manual_seed(2)
-        config = peft.LoraConfig(r=2, init_lora_weights=False, task_type="CAUSAL_LM", **settings)
-        peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(folder), config).save_pretrained(
-            tmp_path / name
-        )
-        return str(tmp_path / name)
-
-    body = adapter("body", target_modules=["q_proj", "v_proj"])
-    arguments = dict(dtype="float32", peft=body, batch_size=4)
+    folder, adapter = saved(tmp_path / "model"), str(tmp_path / "adapter")
+    torch.manual_seed(2)
+    target = ["q_proj"] if config else ["q_proj", "lm_head"]
+    lora = peft.LoraConfig(r=2, init_lora_weights=False, task_type="CAUSAL_LM", target_modules=target, **config)
+    peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(folder), lora).save_pretrained(adapter)
+    arguments = dict(dtype="float32", peft=adapter, batch_size=4)
     hf, ours = HFLM(folder, device="cpu", **arguments), LogitlessLM(folder, **arguments)
     requests = requests_of(hf.model)
     want = hf.loglikelihood(requests)
     check_answers(ours.loglikelihood(requests), want, tokens_of(requests))
-    plain = LogitlessLM(folder, dtype="float32", batch_size=4)
-    assert plain.loglikelihood(requests)[0] != want[0]
-    trained = adapter("trained", target_modules=["q_proj"], modules_to_save=["lm_head"])
-    hf = HFLM(folder, device="cpu", **{**arguments, "peft": trained})
-    ours = LogitlessLM(hf.model, tokenizer=TOKENIZER, batch_size=4)
-    check_answers(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests))
-    head = adapter("head", target_modules=["q_proj", "lm_head"])
-    hf = HFLM(folder, device="cpu", **{**arguments, "peft": head})
-    ours = LogitlessLM(folder, **{**arguments, "peft": head})
-    check_answers(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests))
+    assert LogitlessLM(folder, dtype="float32", batch_size=4).loglikelihood(requests[:1]) != want[:1]
 
 
 def test_prompt_tuning():
@@ -313,9 +281,9 @@ def flat(answers):
     return [part for answer in answers for part in (answer if isinstance(answer, tuple) else [answer])]
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_whole_evaluations(name, tasks, tmp_path):
-    folder = saved(tmp_path / "model", name)
+def test_whole_evaluations(tasks, tmp_path):
+    """From Python, and from the command line."""
+    folder = saved(tmp_path / "model", "gemma2")
     arguments = dict(model_args={"pretrained": folder, "dtype": "float32"}, batch_size=4)
     want = evaluated("hf", tasks, device="cpu", **arguments)
     got = evaluated("logitless", tasks, **arguments)
@@ -326,30 +294,13 @@ def test_whole_evaluations(name, tasks, tmp_path):
         for ours, theirs in zip(got["samples"][task], want["samples"][task], strict=True):
             assert ours["doc"] == theirs["doc"] and ours["arguments"] == theirs["arguments"]
             assert flat(ours["filtered_resps"]) == pytest.approx(flat(theirs["filtered_resps"]), rel=1e-5)
-
-
-def test_answers_that_the_harness_keeps(tasks, tmp_path):
-    ours = LogitlessLM(model_of("llama"), tokenizer=TOKENIZER, batch_size=2)
-    first = evaluated(ours, tasks, use_cache=str(tmp_path / "kept"))
-    ours._loglikelihood_tokens = lambda *_, **__: pytest.fail("an answer was computed again")
-    again = evaluated(ours, tasks, use_cache=str(tmp_path / "kept"))
-    assert numbers_of(again) == numbers_of(first)
-
-
-def test_from_the_command_line(tasks, tmp_path):
-    folder = saved(tmp_path / "model")
-    given = f"pretrained={folder},dtype=float32"
-    run = subprocess.run(
-        [sys.executable, "-m", "logitless.lm_eval", "run", "--model", "logitless", "--model_args", given]
-        + ["--tasks", "tiny_texts", "--include_path", str(tasks), "--output_path", str(tmp_path / "out.json")],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
+    run = f"run --model logitless --model_args pretrained={folder},dtype=float32 --tasks {','.join(NAMES)}"
+    run += f" --include_path {tasks} --output_path {tmp_path}/out.json"
+    ran = subprocess.run([sys.executable, "-m", "logitless.lm_eval", *run.split()], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
     (path,) = tmp_path.glob("out_*.json")
-    got = json.loads(path.read_text())["results"]["tiny_texts"]["bits_per_byte,none"]
-    ours = LogitlessLM(folder, dtype="float32")
-    assert got == pytest.approx(numbers_of(evaluated(ours, tasks))["tiny_texts bits_per_byte,none"], rel=1e-6)
+    got = numbers_of(json.loads(path.read_text()))  # with standard errors
+    assert {name: got[name] for name in numbers} == pytest.approx(numbers, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -358,22 +309,17 @@ def test_from_the_command_line(tasks, tmp_path):
         ({"parallelize": True}, "parallelize = True"),
         ({"tp_plan": "auto"}, "tp_plan = 'auto'"),
         ({"autogptq": True}, "autogptq = True.*GPTQ"),
-        ({"gptqmodel": True}, "gptqmodel = True.*GPTQ"),
         ({"device": "mps"}, "device = mps.*CPU"),
-        ({"device": "nonsense"}, "device = nonsense.*CPU"),
         ({"backend": "seq2seq"}, "backend = seq2seq, of a model of type llama"),
         ({"softmax_dtype": "bfloat16"}, "softmax_dtype = bfloat16.*float32"),
-        ({"softmax_dtype": "float64"}, "softmax_dtype = float64.*float32"),
     ],
 )
-def test_refused_arguments(arguments, message, tmp_path):
-    folder = saved(tmp_path / "model")
+def test_refused_arguments(arguments, message, folder):
     with pytest.raises(ValueError, match=message):
         LogitlessLM(folder, **{"dtype": "float32", **arguments})
 
 
-def test_a_gpu_is_refused_and_the_harness_s_default_without_one_is_the_cpu(tmp_path, monkeypatch):
-    folder = saved(tmp_path / "model")
+def test_a_gpu_is_refused_and_the_harness_s_default_without_one_is_the_cpu(folder, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for device in ("cuda", "cuda:0", "cpu:0", torch.device("cpu"), None):
         assert LogitlessLM(folder, device=device).device.type == "cpu"
@@ -384,20 +330,6 @@ def test_a_gpu_is_refused_and_the_harness_s_default_without_one_is_the_cpu(tmp_p
 
 def test_refused_models():
     t5 = transformers.T5Config(vocab_size=97, d_model=32, d_ff=48, num_layers=1, num_heads=4, d_kv=8)
-    with pytest.raises(ValueError, match="backend = seq2seq, of a model of type t5"):
-        LogitlessLM(transformers.T5ForConditionalGeneration(t5), tokenizer=TOKENIZER)
-
-    class Shifted(transformers.LlamaForCausalLM):
-        def forward(self, *arguments, **keywords):
-            output = super().forward(*arguments, **keywords)
-            output.logits = output.logits + self.shift
-            return output
-
-    class PastItsHead(transformers.LlamaForCausalLM):
-        def forward(self, *arguments, **keywords):
-            output = super().forward(*arguments, **keywords)
-            output.logits = torch.zeros(output.logits.shape)
-            return output
 
     class Negative(transformers.LlamaForCausalLM):
         def forward(self, *arguments, **keywords):
@@ -405,25 +337,20 @@ def test_refused_models():
             output.logits = output.logits * -2.0
             return output
 
-    shifted = Shifted(model_of("llama").config)
-    shifted.shift = torch.ones(97)
-    for model, message in (
-        (shifted, "Shifted does more to its logits than logitless supports.*add"),
-        (PastItsHead(shifted.config), "PastItsHead computes its logits without a call of its head"),
-        (Negative(shifted.config), "Negative does more to its logits than logitless supports: they are scaled by -2.0"),
+    given = "pretrained must be a model of transformers.* not "
+    for model, error, message in (
+        (transformers.T5ForConditionalGeneration(t5), ValueError, "backend = seq2seq, of a model of type t5"),
+        (Negative(model_of("llama").config), ValueError, "Negative does more to its logits than logitless supports.*-2.0"),
+        (None, TypeError, given + "a NoneType$"),
+        (torch.nn.Linear(2, 3), TypeError, given + "a Linear$"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(error, match=message):
             LogitlessLM(model, tokenizer=TOKENIZER)
 
 
-def test_what_is_no_model_is_a_type_error():
-    for what, value in {"a NoneType": None, "a Linear": torch.nn.Linear(2, 3), "the class int": int}.items():
-        with pytest.raises(TypeError, match=f"pretrained must be a model of transformers.* not {what}$"):
-            LogitlessLM(value, tokenizer=TOKENIZER)
-
-
-def test_refused_requests():
+def test_no_requests_and_refused_ones():
     ours = LogitlessLM(model_of("llama"), tokenizer=TOKENIZER)
+    assert ours.loglikelihood([]) == [] and ours.loglikelihood_rolling([]) == []
     with pytest.raises(ValueError, match="continuation of 65.*max_length = 64"):
         ours.loglikelihood([instance(words(3, 1), " " + words(65, 2))])
     with pytest.raises(ValueError, match="continuation of 0"):

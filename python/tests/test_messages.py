@@ -14,43 +14,28 @@ TARGETS = np.arange(N).reshape(B, T)
 IDS = np.tile(np.arange(K), (N, 1))
 LOGPS = np.full((N, K), -2.0, np.float32)
 PACKED = np.ones((V, H), np.int8)
+PYTORCHS = {"hidden": "input", "weight": "linear_weight", "bias": "linear_bias", "targets": "target", "class_weights": "weight"}
 
 
 @pytest.mark.parametrize(
     "function, change, message",
     [
         ("cross_entropy", {"weight": WEIGHT[:, :3]}, r"weight is \[\d+, 3\] but hidden has 4 columns"),
-        ("cross_entropy", {"weight": WEIGHT.astype(np.float64)}, "weight is float64 but hidden is float32"),
         ("cross_entropy", {"hidden": HIDDEN.astype(">f4")}, "hidden is an ndarray.*only supports native byte order"),
         ("cross_entropy", {"vocab_ids": np.array([0, 9])}, r"vocab_ids\[1\] = 9 is outside \[0, 7\)"),
         ("cross_entropy", {"vocab_ids": np.array([], np.int64)}, "vocab_ids has no elements: a call is over at least"),
-        ("cross_entropy", {"weight": PACKED, "packing": "int8"}, "scales is null, but int8 needs them"),
         (
             "cross_entropy",
             {"weight": PACKED, "packing": "int8", "scales": WEIGHT[:, 0] + 1, "hidden": HIDDEN.astype(np.float64)},
             r"hidden is float64, but weight is packed \(int8\), which needs float32, bfloat16 or float16",
         ),
         ("cross_entropy", {"d_weight": np.zeros((V, 3), np.float32)}, r"d_weight is \[7, 3\] but weight is \[7, 4\]"),
-        ("cross_entropy", {"backward": "certified", "tolerance": -1}, "tolerance = -1 must be"),
-        ("id_logps", {"ids": None}, "ids is missing"),
-        ("id_logps", {"ids": IDS + V}, r"ids of row 0, entry 0, = 7 is outside \[0, 7\)"),
-        ("id_logps", {"id_counts": np.full(N, 3)}, r"id_counts\[0\] = 3 must be from 0 to K = 2"),
         ("soft_cross_entropy", {"ids": None}, "ids and weights are missing: give these, or probabilities"),
-        ("soft_cross_entropy", {"weights": LOGPS}, "weights of row 0, entry 0, = -2 must be"),
-        ("set_distillation_loss", {"teacher_logps": None}, "teacher_logps is missing"),
         ("set_distillation_loss", {"teacher_logps": -LOGPS}, "teacher_logps of row 0, entry 0, = 2 must be a log-prob"),
         ("distillation_loss", {"teacher_weight": WEIGHT[:, :3]}, r"teacher_weight is \[\d+, 3\] but teacher_hidden has 4"),
-        ("distillation_loss", {"teacher_weight": WEIGHT[:5]}, "teacher_weight has 5 vocabulary entries but weight has 7"),
-        ("preference_loss", {"ref_logps": np.ones(5)}, "ref_logps has 5 entries but must have one per sequence"),
-        ("preference_loss", {"ref_logps": None}, r"\(ref_logps, or ref_hidden and ref_weight\) is not given"),
         ("policy_loss", {"chosen_ids": TARGETS.T}, r"chosen_ids is \[3, 2\] but hidden is \[2, 3, 4\]: both must have"),
-        ("policy_loss", {"chosen_ids": None}, "chosen_ids is missing"),
         ("policy_loss", {"advantages": None}, r"advantages is not given but must have one per sequence \(2\) or one per"),
-        ("policy_loss", {"beta": 0.1}, "beta = 0.1 needs ref_logps"),
-        ("kto_loss", {"labels": None}, "labels is not given but hidden holds 2 sequences"),
         ("preference_loss", {"ref_logps": None, "ref_hidden": HIDDEN}, "ref_weight is not given"),
-        ("cross_entropy", {"targets": 3}, "targets is an int: it must be an array"),
-        ("cross_entropy", {"shift": 1.5}, "shift = 1.5: it must be an int"),
         ("cross_entropy", {"context": 4}, "context must be a logitless.Context, not int"),
         ("policy_loss", {"kept_ids": IDS + 1}, r"kept_ids of row 0 does not have chosen_ids\[0\] = 0"),
     ],
@@ -75,24 +60,15 @@ def test_numpy(function, change, message):
     [
         ("linear_cross_entropy", {"targets": 9}, IndexError, r"Target out of bounds: target\[0\] = 9 is outside"),
         ("linear_cross_entropy", {"bias": (V + 1,)}, RuntimeError, r"expected linear_bias shape \(7,\)"),
-        ("linear_cross_entropy", {"class_weights": -1.0}, ValueError, r"weight\[0\] = -1 must be"),
-        ("linear_cross_entropy", {"backward": "sampled", "noise": -1}, ValueError, "noise = -1 must be"),
-        ("linear_cross_entropy", {"vocab_ids": [0, 9]}, ValueError, r"vocab_ids\[1\] = 9 is outside"),
-        ("token_logps", {"weight": (V, 5)}, ValueError, r"weight is \[\d+, 5\] but hidden has 4"),
         ("token_logps", {"bias": (V + 1,)}, ValueError, "bias has 8 entries but the vocabulary"),
         ("token_logps", {"targets": 9}, ValueError, r"targets\[0\] = 9 is outside"),
         ("distillation_loss", {"teacher_weight": (V, 5)}, ValueError, r"teacher_weight is \[\d+, 5\] but teacher_hidden"),
-        ("distillation_loss", {"teacher_weight": (8, H)}, ValueError, "teacher_weight has 8 .* but weight has 7"),
-        ("preference_loss", {"ref_weight": (V, 5)}, ValueError, r"ref_weight is \[\d+, 5\] but ref_hidden has 4"),
         ("preference_loss", {"ref_hidden": (B, 5, H)}, ValueError, "ref_hidden has 10 rows but hidden has 6"),
-        ("preference_loss", {"ref_hidden": None, "ref_weight": None}, ValueError, r".*\(ref_logps, or ref_hidden and"),
-        ("id_logps", {"ids": [[9]] * N}, ValueError, r"ids of row 0, entry 0, = 9 is outside"),
     ],
 )
 def test_pytorch(function, change, error, message):
     torch = pytest.importorskip("torch")
     import logitless.torch
-    from torch_cases import named
 
     def tensor(name, value):
         if isinstance(value, tuple):
@@ -114,18 +90,43 @@ def test_pytorch(function, change, error, message):
     arguments.update(change)
     with pytest.raises(error, match=f"^{message}"):
         call = getattr(logitless.torch, function)
-        call(**named(call, {n: tensor(n, v) for n, v in arguments.items() if v is not None}))
+        names = PYTORCHS if function == "linear_cross_entropy" else {}
+        call(**{names.get(n, n): tensor(n, v) for n, v in arguments.items() if v is not None})
+
+
+def test_a_lora():
+    torch = pytest.importorskip("torch")
+    import logitless.torch as functions
+    from logitless.lora import LoraWeight
+
+    x, w, a, b = torch.ones(N, H), torch.ones(V, H), torch.ones(2, H), torch.ones(V, 2)
+    ids = torch.arange(N)
+    for message, call in {
+        r"b has shape \(7, 1\): it must be \(7, 2\)": lambda: LoraWeight(w, a, b[:, :1]),
+        "a has 3 columns but weight has 4": lambda: LoraWeight(w, a[:, 1:], b),
+        "weight is 'x': it must be a tensor of 2 axes": lambda: LoraWeight("x", a, b),
+        "scale = nan must be a finite number$": lambda: LoraWeight(w, a, b, float("nan")),
+        "scale = inf must be a finite number$": lambda: LoraWeight(w, a, b, float("inf")),
+        "a has 4 columns but hidden has 3": lambda: functions.linear_cross_entropy(x[:, 1:], LoraWeight(w, a, b), ids),
+        "lora_scale is given, and weight is a LoraWeight, which has its own": lambda: logitless.cross_entropy(
+            x, LoraWeight(w, a, b), ids, lora_scale=5.0
+        ),
+        "a is on meta: logitless computes on the CPU": lambda: functions.distillation_loss(
+            x, w, x, LoraWeight(w, a.to("meta"), b)
+        ),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert LoraWeight(w, a, b) != LoraWeight(w, a, b)
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"vocab_ids": np.array([0, 9])}, r"vocab_ids\[1\] = 9 is outside"),
         ({"bias": np.zeros(3, np.float32)}, "bias has 3 entries but the vocabulary has 7"),
         ({"bias": np.zeros(0, np.float32)}, r"bias has shape \(0,\)"),
         ({"class_weights": np.zeros(0, np.float32)}, r"class_weights has shape \(0,\)"),
         ({"weight": np.eye(V, 5, dtype=np.float32)}, "hidden has 4 columns, but weight, vocab_hidden, has 5"),
-        ({"weight": np.eye(V, H, dtype=np.float64)}, "weight is float64 but hidden is float32"),
     ],
 )
 def test_jax(change, message):

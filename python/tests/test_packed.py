@@ -72,9 +72,7 @@ def test_nf4(blocksize):
     expect_same(from_bitsandbytes(Params4bit(stored, blocksize=blocksize, absmax=absmax)), want)
 
 
-@pytest.mark.parametrize("storage", ["uint8", "bfloat16"])
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("blocksize", [32, 64, 128])
+@pytest.mark.parametrize("blocksize, nested, storage", [(32, False, "uint8"), (64, True, "bfloat16"), (128, True, "uint8")])
 def test_nf4_of_bitsandbytes(blocksize, nested, storage):
     bitsandbytes = pytest.importorskip("bitsandbytes")
     parameter = bitsandbytes.nn.Params4bit(
@@ -155,12 +153,10 @@ INTEGERS = torch.ones(V, H, dtype=torch.int8)
         (from_bitsandbytes, Params4bit(WEIGHT, quant_type="fp4"), ValueError, "quant_type = 'fp4': only 'nf4'"),
         (from_bitsandbytes, Params4bit(WEIGHT, packing_format_for_cpu=True), ValueError, "layout of bitsandbytes' CPU"),
         (from_bitsandbytes, Params4bit(WEIGHT, shape=(4, 7)), ValueError, r"has shape \[4, 7\]: it must have 2 axes"),
-        (from_bitsandbytes, Int8Params(INTEGERS, None), ValueError, "Int8Params has no SCB"),
         (from_bitsandbytes, Int8Params(WEIGHT, ONES), ValueError, r"Int8Params is float32 of shape \[40, 96\]"),
         (from_torchao, WEIGHT, TypeError, "Tensor is neither an Int8Tensor nor an IntxUnpackedToInt8Tensor of torchao"),
         (from_torchao, Int8Tensor(INTEGERS, ONES, None, (1, H), act_pre_scale=ONES), ValueError, "act_pre_scale is set"),
         (from_torchao, Int8Tensor(INTEGERS, ONES, ONES - 128, (1, H)), ValueError, "must be integers from -128 to 127"),
-        (from_torchao, Int8Tensor(INTEGERS, ONES, ONES / 2, (1, H)), ValueError, "must be integers from -128 to 127"),
         (from_torchao, Int8Tensor(INTEGERS[0], ONES, None, (H,)), ValueError, r"has shape \[96\]: it must have 2 axes"),
     ],
 )
@@ -188,7 +184,7 @@ def test_the_numbers_are_those_of_gguf(packing):
     assert loss == want and (d_hidden == wanted).all()
 
 
-NUMBERS, SCALES, FLOATS = INTEGERS.numpy(), np.ones((V, 2), np.float32), WEIGHT.numpy()
+NUMBERS, SCALES = INTEGERS.numpy(), np.ones((V, 2), np.float32)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +193,8 @@ NUMBERS, SCALES, FLOATS = INTEGERS.numpy(), np.ones((V, 2), np.float32), WEIGHT.
         (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k, nf4"),
         (NUMBERS, {"packing": "int8"}, "scales is null, but int8 needs them"),
         (NUMBERS, {"packing": "int8", "scales": SCALES[:5]}, r"scales has shape \[5, 2\]"),
-        (NUMBERS, {"packing": "int8", "scales": SCALES.astype(np.float64)}, "scales is float64: it must be float32"),
-        (NUMBERS.view(np.uint8), {"packing": "nf4"}, "scales is null, but nf4 needs them"),
         (NUMBERS, {"packing": "nf4", "scales": SCALES}, "weight is int8: with packing = 'nf4' it must be uint8"),
         (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": np.ones((V, 2 * H), np.float32)}, "group = 1 is not a multiple of 2, the block of nf4"),
-        (NUMBERS, {"packing": "q8_0"}, "weight is int8: with packing = 'q8_0' it must be uint8"),
-        (NUMBERS.view(np.uint8), {"packing": "q8_0"}, "weight has rows of 96 bytes, which is no multiple of 34"),
-        (NUMBERS, {}, "weight is int8: it must be float32, bfloat16, float16 or float64"),
-        (FLOATS, {"vocab_ids": np.array([0, V])}, r"vocab_ids\[1\] = 40 is outside \[0, 40\)"),
     ],
 )
 def test_says_what_is_wrong(weight, options, message):

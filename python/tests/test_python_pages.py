@@ -1,6 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The Python blocks of getting started, of the questions, and of the pages on PyTorch, TRL, NumPy, JAX, heads and
-sampled gradients run."""
+"""The Python blocks of the pages run. On the pages on losses, their reference code agrees with the library."""
 
 import pathlib
 import re
@@ -97,12 +96,27 @@ def default_options():
         sys.modules["logitless.torch"].set_options()
 
 
-@pytest.mark.parametrize("page", BLOCKS)
-def test_the_code_of_a_page_runs(page, tmp_path):
+def blocks_of(page):
     if not DOCS.exists():
         pytest.skip("the pages are not here")
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_code_of_the_pages_on_losses_runs():
+    torch = pytest.importorskip("torch")
+    pages = sorted(page.name for page in DOCS.glob("losses*.md"))
+    assert len(pages) == 4 or not DOCS.exists()
+    for page in pages:
+        torch.manual_seed(1)
+        names, blocks = {}, blocks_of(page)
+        assert blocks, page
+        for block in blocks:
+            exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_the_code_of_a_page_runs(page, tmp_path):
+    blocks = blocks_of(f"{page}.md")
     assert len(blocks) == len(BLOCKS[page])
     for block, names in zip(blocks, BLOCKS[page]):
         if names is not None:

@@ -142,8 +142,7 @@ def test_loss_and_gradients(kind, name):
     assert "_logitless_packed" not in vars(model.lm_head)
 
 
-@pytest.mark.parametrize("how", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-@pytest.mark.parametrize("kind", [standing_in, given])
+@pytest.mark.parametrize("kind, how", [(standing_in, copy.deepcopy), (given, lambda model: pickle.loads(pickle.dumps(model)))])
 def test_a_copy_is_patched_by_itself(kind, how):
     model, plain = models(kind)
     ids, labels = batch()
@@ -151,31 +150,6 @@ def test_a_copy_is_patched_by_itself(kind, how):
     unpatch(model)
     want = loss_and_gradients(patch(plain), input_ids=ids, labels=labels)
     expect_same(loss_and_gradients(other, input_ids=ids, labels=labels), want)
-
-
-def test_bfloat16_and_autocast():
-    model, plain = models(standing_in)
-    ids, labels = batch()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss, grads = loss_and_gradients(model, input_ids=ids, labels=labels)
-        want, want_grads = loss_and_gradients(patch(plain), input_ids=ids, labels=labels)
-    assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, want, atol=2e-2, rtol=0)  # the plain head is rounded to bfloat16, too
-    assert grads.keys() == want_grads.keys()
-    for name, grad in grads.items():
-        torch.testing.assert_close(grad, want_grads[name], rtol=0, atol=0.05 * float(want_grads[name].abs().max()))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_compiled():
-    model, plain = models(standing_in)
-    ids, labels = batch()
-    want = loss_and_gradients(patch(plain), input_ids=ids, labels=labels)
-    loss, grads = loss_and_gradients(torch.compile(model, backend="aot_eager"), input_ids=ids, labels=labels)
-    torch.testing.assert_close(loss, want[0])
-    assert len(grads) == len(want[1])
-    for name, grad in want[1].items():
-        torch.testing.assert_close(grads[f"_orig_mod.{name}"], grad, rtol=1e-4, atol=1e-6)
 
 
 def test_says_what_is_wrong():
@@ -210,15 +184,14 @@ def test_says_what_is_wrong():
         patch(model)
 
 
-@pytest.mark.parametrize("outputs", [(), ("entropy", "log_sum_sq_probs", "mean_logits", "is_top1")])
 @pytest.mark.parametrize("kind", [standing_in, with_bitsandbytes, with_torchao])
-def test_what_trl_asks_for(kind, outputs):
+def test_what_trl_asks_for(kind):
     pytest.importorskip("trl")
     from logitless.trl import _log_probs
 
     model = model_of("llama")
     numbers, _ = kind(model)
-    targets = torch.arange(9) * 11 % V
+    targets, outputs = torch.arange(9) * 11 % V, ("entropy", "log_sum_sq_probs", "mean_logits", "is_top1")
     results = []
     for weight in (model.lm_head.weight, numbers):
         torch.manual_seed(0)
@@ -228,25 +201,6 @@ def test_what_trl_asks_for(kind, outputs):
         results.append([*(x for x in columns if x is not None), hidden.grad])
     assert len(results[0]) == len(outputs) + 2
     assert all(torch.equal(one, other) for one, other in zip(*results))
-
-
-def test_a_trainer_of_trl(tmp_path, monkeypatch):
-    trl_trainers = pytest.importorskip("trl_trainers")
-
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    from logitless.trl import patch as patch_trainer
-
-    logs = []
-    for quantised in (True, False):
-        model = model_of("llama")
-        numbers, _ = standing_in(model)
-        if not quantised:
-            model.lm_head = torch.nn.Linear(H, V, bias=False).requires_grad_(False)
-            with torch.no_grad():
-                model.lm_head.weight.copy_(numbers)
-        trainer = patch_trainer(trl_trainers.trainer_of("sft", model, tmp_path))
-        logs.append(trl_trainers.logs_of(trainer))
-    trl_trainers.expect_equal(logs[0], logs[1], absolute=1e-6)
 
 
 @pytest.mark.parametrize("kind", [standing_in, with_torchao])

@@ -2,7 +2,6 @@
 """Losses of distributions and sets of ids in logitless.torch: class probabilities as in PyTorch, unions of
 top k, teachers that require gradients, and messages. test_generated_torch.py draws values and gradients."""
 
-import logitless
 import pytest
 import torch
 import torch.nn.functional as F
@@ -60,24 +59,6 @@ def test_class_probabilities_with_a_gradient_are_pytorchs():
     torch.testing.assert_close(got, F.linear_cross_entropy(hidden, weight, target))
 
 
-def test_a_number_of_items_and_what_goes_with_no_class_probabilities():
-    x, w, _ = tensors()
-    p = (x @ w.T).softmax(1).detach()
-    want = F.cross_entropy(3 * torch.tanh((x @ w.T) / 3), p, reduction="sum") / 29
-    torch.testing.assert_close(linear_cross_entropy(x, w, p, num_items_in_batch=29, softcap=3.0), want)
-    with pytest.raises(ValueError, match="z_loss is not supported if target holds class prob"):
-        linear_cross_entropy(x, w, p, z_loss=0.1)
-
-
-def test_a_replayed_sampling_mask_gives_the_samplers_ratio():
-    hidden, weight, _ = tensors()
-    kept = (hidden @ weight.T).topk(K, -1).indices
-    sampler = torch.log_softmax((hidden @ weight.T).gather(1, kept), -1)
-    sets = torch.cat([kept[:, 2:3], kept], -1)
-    logps = id_logps(hidden, weight, sets, normalise_over="set")[:, 0]
-    torch.testing.assert_close(torch.exp(logps - sampler[:, 2]), torch.ones(N, dtype=torch.float64))
-
-
 def test_the_union_of_a_students_own_topk_and_its_teachers():
     hidden, weight, bias = tensors()
     teacher, head = torch.randn(2, 5, 6, dtype=torch.float64), torch.randn(V, 6, dtype=torch.float64)
@@ -113,75 +94,36 @@ def test_a_teacher_never_gets_a_gradient():
     assert w.grad is not None and tx.grad is None and tw.grad is None
 
 
-def test_what_is_wrong_with_a_set_is_named():
-    hidden, weight, _ = (t.detach() for t in tensors(torch.float32))
-    bad = IDS.clone()
-    bad[2, 1] = V
-    with pytest.raises(ValueError, match=r"row 2, entry 1, = 53 is outside \[0, 53\)"):
-        id_logps(hidden, weight, bad)
-    with pytest.raises(ValueError, match="not a logarithm"):
-        soft_cross_entropy(hidden, weight, ids=IDS, weights=LOGPS)
-    p, counts = torch.rand(N, V), torch.ones(N, dtype=torch.int64)
-    for beside in ({}, {"ids": IDS}, {"weights": LOGPS.exp()}, {"id_counts": counts}, {"id_offsets": counts}):
-        with pytest.raises(ValueError, match="give probabilities, or ids and weights"):
-            soft_cross_entropy(hidden, weight, p if beside else None, **beside)
-    for call in (
-        lambda **more: soft_cross_entropy(hidden, weight, p, **more),
-        lambda **more: set_distillation_loss(hidden, weight, IDS, LOGPS, **more),
-        lambda **more: distillation_loss(hidden, weight, hidden, weight, **more),
-    ):
-        with pytest.raises(ValueError, match="^None is not a valid value for reduction$"):
-            call(reduction=None)
-    with pytest.raises(ValueError, match="requires a gradient"):
-        soft_cross_entropy(hidden, weight, p.clone().requires_grad_())
-    with pytest.raises(ValueError, match="as hidden has"):
-        id_logps(hidden, weight, IDS[:4])
-    with pytest.raises(TypeError, match="ignore_index"):
-        id_logps(hidden, weight, IDS, ignore_index=3)
-    call = set_distillation_loss
-    with pytest.raises(ValueError, match="must be a log-probability: at most 0"):
-        call(hidden, weight, IDS, LOGPS.exp())
-    with pytest.raises(ValueError, match="requires a gradient, but gets none"):
-        call(hidden, weight, IDS, LOGPS.clone().requires_grad_())
-    with pytest.raises(ValueError, match="expected teacher_logps of shape"):
-        call(hidden, weight, IDS, LOGPS[..., :3])
-    with pytest.raises(TypeError, match="^id_counts must be int64 or int32, not torch.float32$"):
-        call(hidden, weight, IDS, LOGPS, id_counts=torch.full((N,), 2.7))
-    with pytest.raises(ValueError, match="expected targets of shape"):
-        call(hidden, weight, IDS, LOGPS, counts[:2])
-    with pytest.raises(ValueError, match="is not a sum over token ids"):
-        call(hidden, weight, IDS, LOGPS, loss_type="acceptance")
-    with pytest.raises(ValueError, match="twice"):
-        call(hidden, weight, torch.zeros_like(IDS), LOGPS)
-    with pytest.raises(ValueError, match="teacher_logps is missing"):
-        logitless.set_distillation_loss(hidden.numpy(), weight.numpy(), IDS.numpy())
+def test_more_than_a_vocabulary():
+    x, w, _ = tensors()
+    ids, logps = topk_logps(x, w, 256)
+    assert torch.equal(ids[:, :V], (x @ w.T).argsort(-1, descending=True)) and not logps.requires_grad
+    assert (ids[:, V:] == -1).all() and (logps[:, V:] == -torch.inf).all()
 
 
-def test_what_is_wrong_with_a_teacher_is_named():
-    x, w, _ = (t.detach() for t in tensors(torch.float32))
-    tx, tw = torch.randn(N, K), torch.randn(V, K)
-    logits = tx @ tw.T
-    with pytest.raises(ValueError, match="teacher_weight has 52 vocabulary entries but (linear_)?weight has 53"):
-        distillation_loss(x, w, tx, tw[:-1])
-    with pytest.raises(ValueError, match="float64 cannot be mixed with other types"):
-        distillation_loss(x, w, tx.double(), tw.double())
-    with pytest.raises(ValueError, match="expected teacher_hidden"):
-        distillation_loss(x, w, tx[:-1], tw)
-    with pytest.raises(ValueError, match="hard_weight = 1 needs targets"):
-        distillation_loss(x, w, tx, tw, hard_weight=1.0)
-    with pytest.raises(ValueError, match="loss_type = 'kl' is none of forward_kl"):
-        distillation_loss(x, w, tx, tw, loss_type="kl")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'lamda'"):
-        distillation_loss(x, w, tx, tw, lamda=0.5)
-    with pytest.raises(ValueError, match="teacher_hidden is missing"):
-        logitless.distillation_loss(x, w, None, tw)
-    with pytest.raises(ValueError, match="teacher has no logits: if the student's logits are finished"):
-        logitless.distillation_loss(teacher_hidden=tx, teacher_weight=tw, logits=x @ w.T)
-    with pytest.raises(ValueError, match="teacher_logits is given together with teacher_hidden or teacher_weight: give one"):
-        logitless.distillation_loss(x, w, tx, tw, teacher_logits=logits)
-    with pytest.raises(ValueError, match="teacher_logits replaces teacher_hidden"):
-        distillation_loss(x, w, tx, tw, teacher_logits=logits)
-    with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
-        distillation_loss(x, w, tx)
-    with pytest.raises(ValueError, match="teacher_logits has 52 vocabulary entries but (linear_)?weight has 53"):
-        distillation_loss(x, w, teacher_logits=logits[:, :-1])
+X, W, TX, TW = (torch.ones(N, H), torch.ones(V, H), torch.ones(N, K), torch.ones(V, K))
+P, COUNTS, LOGITS = torch.full((N, V), 1 / V), torch.ones(N, dtype=torch.int64), torch.ones(N, V)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        *(
+            (lambda beside=beside: soft_cross_entropy(X, W, P, **beside), ValueError, "give probabilities, or ids and weights")
+            for beside in ({"ids": IDS}, {"weights": LOGPS.exp()}, {"id_counts": COUNTS}, {"id_offsets": COUNTS})
+        ),
+        (lambda: soft_cross_entropy(X, W), ValueError, "give probabilities, or ids and weights"),
+        (lambda: soft_cross_entropy(X, W, ids=IDS, weights=LOGPS), ValueError, "not a logarithm"),
+        (lambda: soft_cross_entropy(X, W, P, reduction=None), ValueError, "^None is not a valid value for reduction$"),
+        (lambda: set_distillation_loss(X, W, IDS, LOGPS, reduction=None), ValueError, "^None is not a valid value"),
+        (lambda: distillation_loss(X, W, X, W, reduction=None), ValueError, "^None is not a valid value for reduction$"),
+        (lambda: topk_logps(X, W, 257), ValueError, "k = 257 must be an integer from 1 to 256"),
+        (lambda: topk_logps(X, W, 3, ignore_index=0), TypeError, "does not take ignore_index: it has no targets"),
+        (lambda: set_distillation_loss(X, W, IDS, LOGPS.clone().requires_grad_()), ValueError, "gradient, but gets none"),
+        (lambda: set_distillation_loss(X, W, IDS, LOGPS, id_counts=COUNTS + 0.7), TypeError, "^id_counts must be int64 or"),
+        (lambda: distillation_loss(X, W, TX, TW, teacher_logits=LOGITS), ValueError, "teacher_logits replaces teacher_hid"),
+    ],
+)
+def test_what_is_wrong_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -8,43 +8,19 @@ from torch_cases import torch
 import torch.distributed as dist  # noqa: E402
 
 from logitless.packed import PackedWeight  # noqa: E402
-from logitless.torch import (  # noqa: E402
-    distillation_loss,
-    id_logps,
-    kto_loss,
-    linear_cross_entropy,
-    policy_loss,
-    preference_loss,
-    set_distillation_loss,
-    soft_cross_entropy,
-    token_logps,
-    topk_logps,
-)
+from test_torch_settings import B, H, T, V, callers  # noqa: E402
 
-HIDDEN, WEIGHT, TARGET = torch.randn(2, 3, 4), torch.randn(5, 4), torch.tensor([[0, 1, 2], [2, 3, 4]])
-CALLS = {
-    "linear_cross_entropy": lambda w, g: linear_cross_entropy(HIDDEN, w, TARGET, group=g),
-    "token_logps": lambda w, g: token_logps(HIDDEN, w, TARGET, group=g),
-    "topk_logps": lambda w, g: topk_logps(HIDDEN, w, 2, group=g),
-    "id_logps": lambda w, g: id_logps(HIDDEN, w, TARGET[..., None], group=g),
-    "soft_cross_entropy": lambda w, g: soft_cross_entropy(HIDDEN, w, torch.full((2, 3, 5), 0.2), group=g),
-    "set_distillation_loss": lambda w, g: set_distillation_loss(
-        HIDDEN, w, TARGET[..., None], -torch.ones(2, 3, 1), group=g
-    ),
-    "distillation_loss": lambda w, g: distillation_loss(HIDDEN, w, HIDDEN, w, group=g),
-    "policy_loss": lambda w, g: policy_loss(HIDDEN, w, TARGET, torch.ones(2), group=g),
-    "preference_loss": lambda w, g: preference_loss(HIDDEN, w, TARGET, ref_logps=-torch.ones(2), group=g),
-    "kto_loss": lambda w, g: kto_loss(HIDDEN, w, TARGET, torch.tensor([1, 0]), ref_logps=-torch.ones(2), group=g),
-}
-PACKED = PackedWeight(torch.ones(5, 4, dtype=torch.int8), "int8", torch.ones(5, 1))
-HEADS = {"matrix": WEIGHT, "packed": PACKED}
+HIDDEN, WEIGHT = torch.randn(B, T, H), torch.randn(V, H)
+PACKED = PackedWeight(torch.ones(V, H, dtype=torch.int8), "int8", torch.ones(V, 1))
+WITHOUT_GROUPS = {"module", "class probabilities", "id_logps of sets none"}
+CALLS = {name: call for name, call in callers().items() if name not in WITHOUT_GROUPS}
 
 
 def refused(error, message, group):
     for name, call in CALLS.items():
-        for head in HEADS.values():
+        for head in (WEIGHT, PACKED):
             with pytest.raises(error, match=message):
-                call(head, group)
+                call(HIDDEN, head, group=group)
                 pytest.fail(f"{name} took {group}")
 
 
@@ -76,9 +52,11 @@ def test_groups_of_one_process(world):
     refused(TypeError, r"not DeviceMesh: for a mesh of one axis, give mesh.get_group\(\)$", mesh)
     part, unseen = dist.new_group([0]), dist.new_group([0])
     for call in CALLS.values():
-        alone = call(WEIGHT, None)
+        torch.manual_seed(0)
+        alone = call(HIDDEN, WEIGHT)
         for given in (group, mesh.get_group(), part):
-            torch.testing.assert_close(call(WEIGHT, given), alone, rtol=0, atol=0)
+            torch.manual_seed(0)
+            torch.testing.assert_close(call(HIDDEN, WEIGHT, group=given), alone, rtol=0, atol=0)
     dist.destroy_process_group(part)
     dist.destroy_process_group(unseen)
     for destroyed in (part, unseen):

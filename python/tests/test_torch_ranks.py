@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 
-def test_four_processes():
+def test_three_processes():
     program = pathlib.Path(__file__).with_name("torch_ranks.py")
     ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr

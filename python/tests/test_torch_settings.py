@@ -4,20 +4,20 @@ backward half has no plan."""
 
 import asyncio
 import copy
-import inspect
 import pickle
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from torch_cases import torch
 
-import logitless.torch
 import logitless._torch_call as torch_call
 import logitless._torch_ranks as torch_ranks
 from logitless import Context, _core
 from logitless._torch_head import HeadTensors
 from logitless.lora import LoraWeight
+from logitless.packed import PackedWeight
 from logitless.torch import (
     LinearCrossEntropyLoss,
     distillation_loss,
@@ -44,29 +44,14 @@ def defaults():
     set_options()
 
 
-class Group:
-    """A stand-in for a process group with one rank."""
-
-    rank, size = 0, 1
-
-
-def of_group(monkeypatch):
-    group = Group()
-    monkeypatch.setattr(torch_ranks, "GroupCommunicator", lambda group: None)
-    return lambda: torch_ranks.context_of(group, torch_call.current_settings())
-
-
-@pytest.mark.parametrize("which", ["alone", "frozen", "group"])
-def test_options_that_are_set_while_a_context_is_made(monkeypatch, which):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_options_that_are_set_while_a_context_is_made(monkeypatch, frozen):
     """A thread reads options and begins to create a context. Before that ends, another thread sets other
     options."""
-    context_of = {
-        "alone": torch_call.current_context,
-        "frozen": lambda: torch_call.current_settings().context(frozen=True),
-        "group": of_group(monkeypatch),
-    }[which]
-    module = torch_ranks if which == "group" else torch_call
     reading, go_on = threading.Event(), threading.Event()
+
+    def context():
+        return torch_call.current_settings().context(frozen=True) if frozen else torch_call.current_context()
 
     def slow(**options):
         reading.set()
@@ -74,31 +59,15 @@ def test_options_that_are_set_while_a_context_is_made(monkeypatch, which):
         return Context(**options)
 
     set_options(threads=1)
-    monkeypatch.setattr(module, "Context", slow)
-    made = []
-    thread = threading.Thread(target=lambda: made.append(context_of()))
-    thread.start()
-    assert reading.wait(60)
-    monkeypatch.setattr(module, "Context", Context)
-    set_options(threads=2)
-    go_on.set()
-    thread.join()
-    assert made[0].threads == 1
-    assert context_of().threads == 2 and context_of() is context_of()
-
-
-def test_contexts_of_other_options_are_given_back():
-    made = set()
-    for _ in range(2):
-        for bytes in (1 << 20, 1 << 21):
-            set_options(workspace_bytes=bytes)
-            made.add(id(torch_call.current_settings()))
-            torch_call.current_context()
-            assert len(torch_call.current_settings().contexts) == 1
-    assert torch_call.current_settings().options == {"workspace_bytes": 1 << 21}
-    with pytest.raises(ValueError, match="plan"):
-        set_options(plan="nonsense")
-    assert torch_call.current_settings().options == {"workspace_bytes": 1 << 21}
+    monkeypatch.setattr(torch_call, "Context", slow)
+    with ThreadPoolExecutor(1) as thread:
+        made = thread.submit(context)
+        assert reading.wait(60)
+        monkeypatch.setattr(torch_call, "Context", Context)
+        set_options(threads=2)
+        go_on.set()
+        assert made.result().threads == 1
+    assert context().threads == 2 and context() is context()
 
 
 def in_force():
@@ -111,9 +80,11 @@ def test_set_options_keeps_what_it_is_not_given():
     assert in_force() == {"plan": "two_pass", "workspace_bytes": 1 << 20, "threads": 1}
     set_options(plan="one_pass", threads=None)
     assert in_force() == {"plan": "one_pass", "workspace_bytes": 1 << 20}
-    for name, value in (("nonsense", 1), ("nonsense", None)):
-        with pytest.raises(TypeError, match="'nonsense' is not an option of logitless.Context"):
-            set_options(row_tile=8, **{name: value})
+    for error, wrong in ((TypeError, {"nonsense": None}), (ValueError, {"plan": "nonsense"})):
+        with pytest.raises(error, match="nonsense"):
+            set_options(row_tile=8, **wrong)
+    torch_call.current_context()
+    assert len(torch_call.current_settings().contexts) == 1  # contexts of other options are given back
     assert in_force() == {"plan": "one_pass", "workspace_bytes": 1 << 20}
     set_options(plan=None)
     assert in_force() == {"workspace_bytes": 1 << 20}
@@ -150,22 +121,21 @@ def test_blocks_of_options():
 
 
 def test_blocks_of_threads_and_of_tasks():
-    together, seen = threading.Barrier(3), {}
+    together = threading.Barrier(3)
 
-    def thread(plan):
+    def block(plan):
         with options(plan=plan):
             together.wait(60)
-            seen[plan] = in_force()
+            seen = in_force()
             together.wait(60)
+            return seen
 
-    threads = [threading.Thread(target=thread, args=(plan,)) for plan in ("one_pass", "two_pass")]
-    with options(workspace_bytes=1 << 20):
-        [t.start() for t in threads]
+    with options(workspace_bytes=1 << 20), ThreadPoolExecutor(2) as threads:
+        seen = threads.map(block, ("one_pass", "two_pass"))
         together.wait(60)
         assert in_force() == {"workspace_bytes": 1 << 20}
         together.wait(60)
-    [t.join() for t in threads]
-    assert seen == {"one_pass": {"plan": "one_pass"}, "two_pass": {"plan": "two_pass"}}
+        assert list(seen) == [{"plan": "one_pass"}, {"plan": "two_pass"}]
 
     async def task(plan):
         with options(plan=plan):
@@ -242,8 +212,6 @@ def test_one_pass_and_gradients_that_come_later(name):
         calls()[name](hidden, weight)
     with torch.no_grad():
         assert calls()[name](hidden, weight).isfinite().all()
-    set_options(plan="two_pass")
-    calls()[name](hidden, weight).sum().backward()
 
 
 @pytest.mark.parametrize("name", calls())
@@ -260,16 +228,6 @@ def test_no_grad_makes_no_gradients(monkeypatch, name):
     assert not any(wanted)
     calls()[name](hidden, weight).sum().backward()
     assert any(wanted)
-
-
-def test_one_pass_compiled():
-    set_options(plan="one_pass")
-    y = torch.randint(V, (B,))
-    hidden, weight = torch.randn(B, H, requires_grad=True), torch.randn(V, H)
-    compiled = torch.compile(lambda x: linear_cross_entropy(x, weight, y, reduction="none"), fullgraph=True)
-    with pytest.raises(ValueError, match='plan = "one_pass"'):
-        compiled(hidden)
-    compiled(hidden.detach())
 
 
 def callers():
@@ -309,51 +267,42 @@ def ran(monkeypatch):
     return halves
 
 
-def differentiated_later(call, ran):
-    """Runs a call, then its backward twice outside all blocks. Returns the number of halves of both."""
+@pytest.mark.parametrize("how", ["options", "context"])
+@pytest.mark.parametrize("name", callers())
+def test_a_backward_runs_with_the_options_of_its_forward(ran, name, how):
+    """Both of two backwards, outside of all blocks."""
     x, w = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
+    call = callers()[name]
     ran.clear()
-    loss = call(x, w)
-    forward = len(ran)
-    if loss.requires_grad:
+    with options(plan="two_pass", workspace_bytes=1 << 22):
+        given = Context(plan="two_pass", threads=1) if how == "context" else torch_call.current_context()
+        loss = call(x, w, **({"context": given} if how == "context" else {}))
+        assert torch_call.current_settings().given is None
+    assert len(ran) == 1
+    if name != "topk_logps":
         loss.sum().backward(retain_graph=True)
         loss.sum().backward()
-    return forward, len(ran) - forward
+        assert len(ran) > 1
+    assert all(context is given for _, context, _ in ran)
+    if how == "context":
+        for wrong in ({"plan": "two_pass"}, "two_pass", _core.Context({})):
+            with pytest.raises(TypeError, match="^context must be a logitless.Context, not (dict|str|Context)$"):
+                call(x, w, context=wrong)
 
 
-@pytest.mark.parametrize("name", callers())
-def test_a_backward_runs_with_the_options_of_its_forward(ran, name):
-    contexts = []
+def test_which_plan_a_backward_half_has(ran):
+    """With a frozen head, the forward half keeps expected rows, and the backward half computes no products."""
+    matrix, packed = torch.randn(V, H), PackedWeight(torch.ones(V, H, dtype=torch.int8), "int8", torch.ones(V, 1))
 
-    def call(x, w):
-        with options(plan="two_pass", workspace_bytes=1 << 22):
-            contexts.append(torch_call.current_context())
-            return callers()[name](x, w)
+    def kind_of(weight, **given):
+        result = token_logps(torch.randn(B, H, requires_grad=True), weight, torch.arange(B), **given)
+        (sum(part.sum() for part in result) if isinstance(result, tuple) else result.sum()).backward()
+        return ran[-1][2]
 
-    forward, backward = differentiated_later(call, ran)
-    assert forward == 1 and (backward >= 1 or name == "topk_logps")
-    assert all(context is contexts[0] for _, context, _ in ran)
-
-
-@pytest.mark.parametrize("name", callers())
-def test_context_of_one_call(ran, name):
-    context = Context(plan="two_pass", threads=1)
-    with options(workspace_bytes=1 << 22):
-        forward, backward = differentiated_later(lambda x, w: callers()[name](x, w, context=context), ran)
-        assert torch_call.current_settings().given is None
-    assert forward == 1 and (backward >= 1 or name == "topk_logps")
-    assert all(given is context for _, given, _ in ran)
-    for wrong in ({"plan": "two_pass"}, "two_pass", _core.Context({})):
-        with pytest.raises(TypeError, match="^context must be a logitless.Context, not (dict|str|Context)$"):
-            callers()[name](torch.randn(B, T, H), torch.randn(V, H), context=wrong)
-    assert torch_call.current_settings().given is None
-
-
-def test_each_function_takes_a_context():
-    without = {"CrossEntropyStats", "LinearCrossEntropyLoss", "options", "set_options", "topk_union"}
-    for name in set(logitless.torch.__all__) - without:
-        parameter = inspect.signature(getattr(logitless.torch, name)).parameters["context"]
-        assert parameter.kind is parameter.KEYWORD_ONLY and parameter.default is None, name
+    a, b = torch.randn(3, H, requires_grad=True), torch.randn(V, 3)
+    assert kind_of(matrix) == kind_of(LoraWeight(matrix, a, b)) == kind_of(packed) == "expected_row"
+    assert kind_of(matrix, entropy=True) == "two_pass"
+    assert kind_of(LoraWeight(matrix, a, b.requires_grad_())) == kind_of(matrix.requires_grad_()) == "two_pass"
 
 
 def test_context_of_a_frozen_head(ran):
@@ -372,20 +321,18 @@ def test_context_of_a_frozen_head(ran):
 
 
 def test_context_of_a_group(monkeypatch):
-    group = Group()
+    class Group:
+        """A stand-in for a process group with one rank."""
+
+        rank, size = 0, 1
+
+    group, context = Group(), Context(threads=1)
     monkeypatch.setattr(torch_ranks, "GroupCommunicator", lambda group: None)
-    context = Context(threads=1)
     made = [torch_ranks.context_of(group, torch_call.Settings.of(context)) for _ in range(2)]
     assert made[0] is made[1] and made[0].threads == 1
     context._options["vocab_ranks"] = group
     with pytest.raises(ValueError, match="^context has vocab_ranks, and group is given: give one of them$"):
         torch_ranks.context_of(group, torch_call.Settings.of(context))
-
-
-def test_one_pass_of_a_context():
-    hidden, weight = torch.randn(B, H, requires_grad=True), torch.randn(V, H)
-    with pytest.raises(ValueError, match='^plan = "one_pass", from context, computes gradients with the loss'):
-        token_logps(hidden, weight, torch.randint(V, (B,)), context=Context(plan="one_pass"))
 
 
 def test_contexts_that_pytorch_or_the_operator_cannot_have():
@@ -399,22 +346,18 @@ def test_contexts_that_pytorch_or_the_operator_cannot_have():
 
 
 def test_copies_of_a_module_with_a_context(ran):
-    module = LinearCrossEntropyLoss(H, V, context=Context(plan="two_pass", threads=1))
-    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
-        other(torch.randn(B, H), torch.randint(V, (B,)))
-        assert ran[-1][2] == "two_pass" and ran[-1][1].threads == 1
+    module = copy.deepcopy(LinearCrossEntropyLoss(H, V, context=Context(plan="two_pass", threads=1)))
+    pickle.loads(pickle.dumps(module))(torch.randn(B, H), torch.randint(V, (B,)))
+    assert ran[-1][2] == "two_pass" and ran[-1][1].threads == 1
 
 
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-def test_stats_name_the_plan(reduction):
+def test_stats_name_the_plan():
     x, w, y = torch.randn(B, H, requires_grad=True), torch.randn(V, H, requires_grad=True), torch.randint(V, (B,))
-    for plan in ("two_pass", "one_pass") if reduction == "mean" else ("two_pass",):
+    for plan in ("two_pass", "one_pass"):
         with options(plan=plan):
-            _, stats = linear_cross_entropy(x, w, y, reduction=reduction, return_stats=True)
-        assert stats.plan == ("forward_only" if reduction == "none" else plan)
-        assert pickle.loads(pickle.dumps(stats)).plan == stats.plan
-    with torch.no_grad():
-        assert linear_cross_entropy(x, w, y, return_stats=True)[1].plan == "forward_only"
+            _, stats = linear_cross_entropy(x, w, y, return_stats=True)
+        assert pickle.loads(pickle.dumps(stats)).plan == stats.plan == plan
+    assert linear_cross_entropy(x, w, y, reduction="none", return_stats=True)[1].plan == "forward_only"
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])

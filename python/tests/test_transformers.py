@@ -12,27 +12,22 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from small_models import MODELS, SMALL, batch, loss_and_gradients, model_of  # noqa: E402
+from small_models import CONFIGS, SMALL, batch, expect_close, loss_and_gradients, model_of  # noqa: E402
 
 from logitless._absent_logits import AbsentLogits, UnfollowedLogits  # noqa: E402
 from logitless.transformers import argmax, compute_loss_func, patch, unpatch  # noqa: E402
 
 
-@pytest.mark.parametrize("name, items", [*((name, None) for name in MODELS), ("llama", 29), ("mixtral", 29)])
+@pytest.mark.parametrize("name, items", [*((name, None) for name in CONFIGS), ("llama", 29), ("mixtral", 29)])
 def test_loss_and_gradients_of_every_parameter(name, items):
     model = model_of(name)
     ids, labels = batch()
     inputs = dict(input_ids=ids, labels=labels)
     if items:
         inputs["num_items_in_batch"] = torch.tensor(items)
-    want, want_grads = loss_and_gradients(model, **inputs)
-    got, grads = loss_and_gradients(patch(model), **inputs)
-    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
-    assert grads.keys() == want_grads.keys()
-    for parameter, grad in grads.items():
-        torch.testing.assert_close(grad, want_grads[parameter], atol=2e-5, rtol=1e-3, msg=parameter)
-    back, _ = loss_and_gradients(unpatch(model), **inputs)
-    assert back == want
+    want = loss_and_gradients(model, **inputs)
+    expect_close(loss_and_gradients(patch(model), **inputs), want)
+    assert unpatch(model)(**inputs).loss == want[0]
 
 
 def test_shifted_labels_and_bfloat16():
@@ -60,9 +55,8 @@ def test_generation_and_logits_without_labels_are_unchanged():
     assert last.shape == (3, 1, 97)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "cohere2", "granite"])
-def test_logits_on_request(name):
-    model = model_of(name).eval()
+def test_logits_on_request():
+    model = model_of("gemma2").eval()
     ids, labels = batch()
     want = model(input_ids=ids, labels=labels)
     patch(model, return_logits=True)
@@ -72,69 +66,45 @@ def test_logits_on_request(name):
     torch.testing.assert_close(as_tuple[1], want.logits)
 
 
-def test_scaling_absent_logits_leaves_them_as_they_are():
-    head = torch.nn.Linear(8, 11)
-    logits = AbsentLogits(torch.randn(3, 8), head)
-    plain = logits.materialise()
-    torch.testing.assert_close((2 * logits / 4).materialise(), plain / 2)
-    capped = torch.tanh(logits / 3.0) * 3.0
-    torch.testing.assert_close(capped.materialise(), 3 * torch.tanh(plain / 3))
-    torch.testing.assert_close(logits.materialise(), plain)
-    with pytest.raises(RuntimeError, match="scaled by a tensor"):
-        logits * torch.ones(11)
-
-
-# Operations of models on their logits. They apply to computed logits and to AbsentLogits.
-def in_place(logits):
-    logits.mul_(0.5).div_(2)
-    logits *= 3
-    return logits
-
-
 def masked(logits):
     logits[:, :, [1, 4]] = torch.finfo(logits.dtype).min
     return logits.masked_fill(torch.arange(11) == 7, torch.finfo(logits.dtype).min)
 
 
 FOLLOWED = {
-    "mul": lambda z: z.mul(0.25),
-    "div": lambda z: torch.div(z, 4).true_divide(0.5),
     "a number in a tensor": lambda z: torch.tensor(0.5) * z / torch.tensor([2.0]),
-    "in place": in_place,
     "bfloat16": lambda z: z.bfloat16().float(),
     "to": lambda z: z.to(torch.bfloat16).to(dtype=torch.float32).type_as(torch.ones(1)),
-    "prefix": lambda z: z[..., :9],
     "prefix of a prefix": lambda z: z[:, :, 1:10][..., :-1].float(),
-    "softcap": lambda z: 2 * torch.tanh(z / 2),
-    "softcap of two signs": lambda z: -2 * torch.tanh(z / -2),
     "softcap of three signs": lambda z: -(-2 * torch.tanh(-z / -2)),
     "scale, softcap, scale, prefix": lambda z: (torch.tanh(z * 0.3 / 3.0) * 3.0)[..., :9] / 2,
-    "mask": masked,
     "mask with -inf": lambda z: z.masked_fill((torch.arange(11) % 5 == 1)[None, None], -torch.inf) / 2,
     "prefix and mask": lambda z: masked(z)[..., :9],
 }
 
 
-@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_what_models_do_to_their_logits_is_followed(name, bias):
+def test_what_models_do_to_their_logits_is_followed(name):
     """Loss, gradients, argmax and logits. The labels 0, 2, 3, 5 and 8 are in all slices of the vocabulary
     used here."""
     torch.manual_seed(0)
-    head = torch.nn.Linear(8, 11, bias=bias)
+    head = torch.nn.Linear(8, 11)
     states = torch.randn(2, 5, 8, requires_grad=True)
     labels = torch.tensor([[0, 2, 3, -100, 5], [5, 3, 2, 0, 2]])
-    plain = FOLLOWED[name](head(states))
-    want = torch.nn.functional.cross_entropy(plain.flatten(0, 1), labels.flatten())
-    wanted = torch.autograd.grad(want, (states, *head.parameters()))
-    absent = FOLLOWED[name](AbsentLogits(states, head))
+    plain, absent = FOLLOWED[name](head(states)), FOLLOWED[name](AbsentLogits(states, head))
+    bound = dict(atol=1e-2, rtol=1e-2) if name in ("bfloat16", "to") else dict(atol=1e-5, rtol=1e-5)
+    check_followed(states, head, plain, absent, labels, bound, bound, name)
+
+
+def check_followed(states, head, plain, absent, labels, bound, of_gradients, what):
     assert absent.shape == plain.shape and absent.dtype == plain.dtype
-    tolerance = dict(atol=1e-2, rtol=1e-2) if "bfloat16" in name or name == "to" else dict(atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(absent.materialise(), plain, **tolerance)
+    want = torch.nn.functional.cross_entropy(plain.flatten(0, 1).float(), labels.flatten())
     loss = absent.loss(labels, -100, False, None)
-    torch.testing.assert_close(loss, want, **tolerance)
-    for got, expected in zip(torch.autograd.grad(loss, (states, *head.parameters())), wanted, strict=True):
-        torch.testing.assert_close(got, expected, **tolerance)
+    torch.testing.assert_close(loss, want, **bound, msg=what)
+    inputs = (states, *head.parameters())
+    for got, expected in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(want, inputs), strict=True):
+        torch.testing.assert_close(got, expected, **of_gradients, msg=what)
+    torch.testing.assert_close(absent.materialise(), plain, **bound, msg=what)
     assert torch.equal(absent.argmax(-1), absent.materialise().argmax(-1))
 
 
@@ -152,6 +122,7 @@ STEPS = [
     lambda z, n: z.clone().mul_(n),
     lambda z, n: torch.nn.Tanh()(z),
     lambda z, n: torch.tanh(z),
+    lambda z, n: n * torch.tanh(z / n),
     lambda z, n: z.float(),
     lambda z, n: z.double().contiguous(),
     lambda z, n: z[..., :-1],
@@ -180,33 +151,21 @@ def test_chains_of_what_models_do_to_their_logits():
         except UnfollowedLogits:
             continue
         followed += 1
-        assert absent.shape == plain.shape and absent.dtype == plain.dtype
         labels = torch.randint(4, 8, plain.shape[:-1])
-        want = torch.nn.functional.cross_entropy(plain.flatten(0, 1).float(), labels.flatten())
-        loss = absent.loss(labels, -100, False, None)
-        torch.testing.assert_close(loss, want, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
-        inputs = (states, *head.parameters())
-        for got, expected in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(want, inputs), strict=True):
-            torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4, msg=f"seed {seed}")
-        torch.testing.assert_close(absent.materialise(), plain, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
+        bounds = dict(atol=1e-5, rtol=1e-5), dict(atol=2e-5, rtol=1e-4)
+        check_followed(states, head, plain, absent, labels, *bounds, f"seed {seed}")
     assert followed > 50
 
 
 NOT_FOLLOWED = {
     "read, by clamp": lambda z: torch.clamp(z, -30, 30),
-    "read, by .clamp_": lambda z: z.clamp_(-30, 30),
     "read, by log_softmax": lambda z: torch.nn.functional.log_softmax(z, -1),
-    "read, by .log_softmax": lambda z: z.log_softmax(-1),
-    "read, by add": lambda z: z + torch.ones(97),
     "read, by where": lambda z: torch.where(torch.arange(97) < 3, -torch.inf, z),
     "scaled by a tensor": lambda z: z * torch.ones(97),
     "scaled by -0.5, which is not above 0": lambda z: -z / 2,
     "scaled by 0": lambda z: 2 * torch.tanh(0 * z),
-    "divided by 0": lambda z: torch.tanh(z / 0.0) * 0.0,
     "capped twice": lambda z: torch.tanh(torch.tanh(z)),
     "masked before their softcap": lambda z: torch.tanh(z.masked_fill(torch.arange(97) < 3, -torch.inf)),
-    "masked after their softcap": lambda z: torch.tanh(z).masked_fill(torch.arange(97) < 3, -torch.inf),
-    "masked by 0.0": lambda z: z.masked_fill(torch.arange(97) < 3, 0.0),
     "masked twice": lambda z: z.masked_fill(torch.arange(97) < 3, -1e9).masked_fill(torch.arange(97) > 90, -torch.inf),
     "masked token by token": lambda z: z.masked_fill(torch.zeros(z.shape) > 0, -torch.inf),
     "changed in place, in a slice": lambda z: z[..., :-1, :].mul_(2),
@@ -251,20 +210,12 @@ def past_its_head():
     return model
 
 
-def test_logits_that_are_made_past_the_head_are_refused_by_patch():
-    with pytest.raises(ValueError, match="^Past computes its logits without a call of its head, Linear"):
-        patch(past_its_head())
-
-
 def test_what_two_tokens_do_not_show_is_told_in_the_call_that_does_it():
-    model = patch(model_with(lambda logits: logits if logits.shape[1] < 3 else logits.clamp(-30, 30)))
+    model = patch(model_with(lambda logits: logits if logits.shape[1] < 3 else logits.clamp(-30, 30))).eval()
     ids, labels = batch()
-    for mode in (model.train, model.eval):
-        mode()
-        with pytest.raises(RuntimeError, match="read, by .clamp: the model does this before its loss.*unpatch"):
-            model(input_ids=ids, labels=labels)
-        with torch.no_grad():
-            assert model(input_ids=ids).logits.shape == (3, 17, 97)  # as the message says
+    with pytest.raises(RuntimeError, match="read, by .clamp: the model does this before its loss.*unpatch"):
+        model(input_ids=ids, labels=labels)
+    assert model(input_ids=ids).logits.shape == (3, 17, 97)  # as the message says
     assert unpatch(model)(input_ids=ids, labels=labels).loss > 0
 
 
@@ -281,26 +232,18 @@ def test_a_model_that_takes_more_than_token_ids_is_not_tried():
     torch.testing.assert_close(patch(model)(ids, None, labels=labels).loss, want, atol=1e-5, rtol=1e-5)
 
 
-def test_labels_that_a_model_masks_are_named():
+def test_labels_beside_what_a_model_masks():
     model = patch(model_with(lambda logits: logits.masked_fill(torch.arange(97) < 5, -torch.inf)))
     ids, labels = batch()
-    labels[labels == 4] = 9
     want = unpatch(copy.deepcopy(model))(input_ids=ids, labels=labels.clamp(min=5)).loss
     torch.testing.assert_close(model(input_ids=ids, labels=labels.clamp(min=5)).loss, want, atol=1e-5, rtol=1e-5)
-    labels[1, 3] = 4
-    with pytest.raises(ValueError, match="labels have vocabulary entry 4, which the model masks by -inf"):
-        model(input_ids=ids, labels=labels)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "cohere2", "granite"])
-def test_a_scale_or_softcap_of_0_is_refused(name):
+@pytest.mark.parametrize("name, option", [("gemma2", "final_logit_softcapping"), ("granite", "logits_scaling")])
+def test_a_scale_or_softcap_of_0_is_refused(name, option):
     model = model_of(name)
-    for option in ("final_logit_softcapping", "logits_scaling"):
-        if hasattr(model.config, option):
-            setattr(model.config, option, 0.0)
-    if name == "cohere2":
-        model.logit_scale = 0.0
-    with pytest.raises(ValueError, match="divided by 0" if name != "cohere2" else "scaled by 0.0"):
+    setattr(model.config, option, 0.0)
+    with pytest.raises(ValueError, match="divided by 0"):
         patch(model)
 
 
@@ -318,12 +261,10 @@ def test_a_vocabulary_that_is_cut_behind_a_softcap():
     model = transformers.Inkling2ForCausalLM(config)
     ids, labels = batch()
     ids, labels = ids.clamp(max=89), labels.clamp(max=89)
-    want, want_grads = loss_and_gradients(model, input_ids=ids, labels=labels)
-    got, grads = loss_and_gradients(patch(model), input_ids=ids, labels=labels)
-    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
-    assert grads.keys() == want_grads.keys() and not grads["lm_head.weight"][90:].any()
-    for parameter, grad in grads.items():
-        torch.testing.assert_close(grad, want_grads[parameter], atol=2e-5, rtol=1e-3, msg=parameter)
+    want = loss_and_gradients(model, input_ids=ids, labels=labels)
+    got = loss_and_gradients(patch(model), input_ids=ids, labels=labels)
+    expect_close(got, want)
+    assert not got[1]["lm_head.weight"][90:].any()
     assert model.eval()(input_ids=ids, labels=labels).logits.shape == (3, 17, 90)
     with pytest.raises(IndexError, match="Target out of bounds"):
         model(input_ids=ids, labels=labels.fill_(93))
@@ -333,11 +274,8 @@ def test_what_is_no_model_is_a_type_error():
     pytest.importorskip("accelerate")
     given = {
         "a NoneType": None,
-        "a str": "gpt2",
-        "a function": batch,
         "a Linear": torch.nn.Linear(2, 3),
         "the class LlamaForCausalLM": transformers.LlamaForCausalLM,
-        "a ModuleList": torch.nn.ModuleList(),
     }
     for what, value in given.items():
         for function in (patch, unpatch, compute_loss_func):
@@ -345,25 +283,7 @@ def test_what_is_no_model_is_a_type_error():
                 function(value)
 
 
-def test_logits_of_a_model_that_trains_explain_themselves():
-    model = patch(model_of("llama"))
-    ids, labels = batch()
-    logits = model(input_ids=ids, labels=labels).logits
-    for read in (
-        lambda: logits + 1,
-        lambda: logits[0],
-        lambda: logits[..., 5],
-        lambda: logits.softmax(-1),
-        lambda: logits.numpy(),
-        lambda: logits[:, :-1].reshape(-1, 97),
-        lambda: torch.log_softmax(logits, dim=-1),
-    ):
-        with pytest.raises(RuntimeError, match="without them.*return_logits=True"):
-            read()
-    assert "has not computed" in repr(logits)
-
-
-@pytest.mark.parametrize("name", ["llama", "gemma2", "cohere2", "granite", "gpt2", "opt"])
+@pytest.mark.parametrize("name", ["gemma2", "cohere2", "opt"])
 def test_logits_of_a_model_in_eval_mode_are_computed_when_they_are_read(name):
     model = model_of(name).eval()
     ids, labels = batch()
@@ -373,12 +293,10 @@ def test_logits_of_a_model_in_eval_mode_are_computed_when_they_are_read(name):
         lambda logits: logits,
         lambda logits: logits.float().softmax(-1),
         lambda logits: logits[:, :-1].contiguous().view(-1, 97),
-        lambda logits: logits[..., 5],
         lambda logits: logits.detach()[0, 3:].to(torch.float64),
         lambda logits: torch.from_numpy(logits.detach().cpu().numpy()),
         lambda logits: copy.deepcopy(logits.detach()),
         lambda logits: torch.cat([logits, logits]),
-        lambda logits: torch.tensor(logits.tolist()),
         lambda logits: logits.sum().backward(),
     ):
         got = model(input_ids=ids, labels=labels)
@@ -432,9 +350,7 @@ def test_slices_of_logits_are_those_of_the_computed_ones():
     deferred = [most, ..., (..., most, every), (some, most), (some, most, every), (every, ...), (..., every)]
     read = [0, mask, (..., 3), (..., None), (every, -1, every), [0, 2], (..., slice(5, 5))]
     deferred += [(every, every, every, ...), (every, ..., most, every)]
-    # Slices of the vocabulary.
     deferred += [(..., some), (some, some, some), (every, every, some, ...), (..., slice(None, None, 3))]
-    deferred += [(every, ..., every, some), (..., every, every, some)]
     for key in deferred + read:
         logits = model(input_ids=ids, labels=labels).logits
         part = logits[key]
@@ -442,7 +358,7 @@ def test_slices_of_logits_are_those_of_the_computed_ones():
         torch.testing.assert_close(part[...] * 1, model(input_ids=ids).logits[key])
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2", "granite", "gpt2"])
+@pytest.mark.parametrize("name", ["gemma2", "gpt2"])
 def test_argmax_needs_no_logits(name):
     ids, labels = batch()
     model = model_of(name).eval()
@@ -458,64 +374,27 @@ def test_argmax_needs_no_logits(name):
 
 
 def test_heads_that_are_refused():
-    model = model_of("llama")
-    hook = model.lm_head.register_forward_hook(lambda *_: None)
-    with pytest.raises(ValueError, match="hooks"):
-        patch(model)
-    hook.remove()
-
     class Adapter(torch.nn.Linear):
         pass
 
-    other = copy.deepcopy(model)
-    other.lm_head = Adapter(32, 97)
+    model = model_of("llama")
+    model.lm_head = Adapter(32, 97)
     with pytest.raises(ValueError, match="Adapter"):
-        patch(other)
-    patch(model)
-    with pytest.raises(ValueError, match="already"):
         patch(model)
-    unpatch(model)
     with pytest.raises(ValueError, match="not patched"):
         unpatch(model)
 
 
 def test_a_loss_that_is_not_a_causal_lms_is_refused():
     small = dict(d_model=32, vocab_size=97)
-    bart = transformers.BartConfig(
-        **small, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4
-    )
-    for model in (
-        transformers.XLNetLMHeadModel(transformers.XLNetConfig(**small, n_layer=1, n_head=4, d_inner=48)),
-        transformers.T5ForConditionalGeneration(
-            transformers.T5Config(**small, num_layers=1, num_heads=4, d_kv=8)
-        ),
-        transformers.BartForConditionalGeneration(bart),
-        transformers.BartForCausalLM(bart),
-    ):
+    t5 = transformers.T5Config(**small, num_layers=1, num_heads=4, d_kv=8)
+    layers = {f"{part}coder_{what}": count for part in ("en", "de") for what, count in (("layers", 1), ("attention_heads", 4))}
+    bart = transformers.BartForCausalLM(transformers.BartConfig(**small, **layers))
+    for model in (transformers.T5ForConditionalGeneration(t5), bart):
         before = type(model)
         with pytest.raises(ValueError, match=f"loss of {before.__name__}.*not that of a causal LM"):
             patch(model)
         assert type(model) is before
-    model = model_of("llama")
-    model.loss_function = lambda *_, **__: 0
-    with pytest.raises(ValueError, match="was set to another function"):
-        patch(model)
-    del model._loss_function
-    patch(model)
-    with pytest.raises(ValueError, match="unpatch.model. before you set another"):
-        model.loss_function = lambda *_, **__: 0
-
-
-def test_a_forward_that_was_replaced_is_refused():
-    model = model_of("llama")
-    model.forward = model.forward
-    with pytest.raises(ValueError, match="forward was replaced"):
-        patch(model)
-    del model.forward
-    patch(model).lm_head.forward = lambda x: x
-    ids, labels = batch()
-    with pytest.raises(ValueError, match="head's forward was replaced"):
-        model(input_ids=ids, labels=labels)
 
 
 def test_a_head_of_another_size_is_found():
@@ -547,27 +426,6 @@ def test_training_without_labels_is_told_once():
         with torch.no_grad():
             patch(model_of("llama"))(input_ids=ids)
         patch(model_of("llama")).eval()(input_ids=ids)
-
-
-def test_training_follows_the_unpatched_model():
-    """Twelve steps of AdamW from the same weights."""
-    curves = []
-    for fused in (False, True):
-        model = model_of("qwen3")
-        if fused:
-            patch(model)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        ids, labels = batch()
-        curve = []
-        for _ in range(12):
-            optimizer.zero_grad()
-            loss = model(input_ids=ids, labels=labels).loss
-            loss.backward()
-            optimizer.step()
-            curve.append(loss.item())
-        curves.append(curve)
-    assert curves[1] == pytest.approx(curves[0], abs=1e-3)
-    assert curves[1][-1] < 0.5 * curves[1][0]
 
 
 def quoted_messages():

@@ -11,8 +11,7 @@ from small_models import batch, loss_and_gradients, model_of  # noqa: E402
 from logitless.transformers import compute_loss_func, patch, unpatch  # noqa: E402
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("items", [0, torch.tensor(0)])
+@pytest.mark.parametrize("compiled, items", [(False, 0), (True, torch.tensor(0))])
 def test_a_step_without_a_label_has_loss_0(items, compiled):
     """Trainer counts the labels of a whole step, which may be 0 with truncated prompts. Without patch() the
     loss is then NaN and all gradients are 0."""
@@ -43,8 +42,7 @@ def test_labels_of_another_length_are_named():
         model(input_ids=ids, labels=labels[:, 1:])
 
 
-@pytest.mark.parametrize("items", [None, 11])
-@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("shifted, items", [(False, None), (True, 11)])
 def test_labels_of_another_shape_are_those_of_the_plain_model(shifted, items):
     """transformers shifts labels along their last axis, whatever their shape, and flattens them."""
     model = model_of("llama")

@@ -13,22 +13,11 @@ utils = pytest.importorskip("trl.trainer.utils")
 if not hasattr(utils, "add_fused_lm_head"):
     pytest.skip(f"TRL {trl.__version__} has no fused head", allow_module_level=True)
 
-from small_models import batch, model_of  # noqa: E402
+from small_models import batch, model_of, tokenizer_of  # noqa: E402
 
 from logitless.trl import patch, unpatch  # noqa: E402
 
-STEPS = 8
-
-
-def tokenizer():
-    import tokenizers
-
-    model = tokenizers.models.WordLevel({f"t{i}": i for i in range(97)}, unk_token="t1")
-    words = tokenizers.Tokenizer(model)
-    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="t0", bos_token="t1", eos_token="t2", unk_token="t1"
-    )
+STEPS = 4
 
 
 def text(length):
@@ -94,7 +83,7 @@ def trainer_of(kind, model, folder, peft_config=None, compute_loss_func=None, **
         seed=5,
     )
     data = rows_of(kind)
-    more = {"peft_config": peft_config, "train_dataset": data, "processing_class": tokenizer()}
+    more = {"peft_config": peft_config, "train_dataset": data, "processing_class": tokenizer_of([f"t{i}" for i in range(97)])}
     if kind in ("grpo", "rloo"):
         more["reward_funcs"] = reward
     elif kind in ("dpo", "kto"):
