@@ -9,9 +9,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "c_api/call.h"
 #include "logitless/c_api.h"
-#include "record/record_of.h"
+#include "record/types.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -48,11 +47,6 @@ class CCall {
   CCall(const CCall&) = delete;
   CCall& operator=(const CCall&) = delete;
   operator logitless_call*() const { return call_; }
-
-  template <class Task>
-  const Task& task() const {
-    return static_cast<const record::RecordOf<Task>&>(*call_->record).task();
-  }
 
   // Set a key from a C++ member. An empty view sets nothing.
 

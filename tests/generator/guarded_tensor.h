@@ -103,15 +103,7 @@ class GuardedTensor {
   }
   double get(int64_t i) const { return get(i / cols(), i % cols()); }
   void set(int64_t row, int64_t col, double value) {
-    std::byte* const to = bytes_.data() + border_ + static_cast<size_t>(at(row, col)) * size_of(dtype_);
-    const auto put = [&](auto number) { std::memcpy(to, &number, sizeof number); };
-    if (dtype_ == DType::kFloat64) put(value);
-    if (dtype_ == DType::kFloat32) put(static_cast<float>(value));
-    if (dtype_ == DType::kBFloat16) put(to_bfloat16(value));
-    if (dtype_ == DType::kFloat16) put(to_float16(value));
-    if (dtype_ == DType::kInt32) put(static_cast<int32_t>(value));
-    if (dtype_ == DType::kInt64) put(static_cast<int64_t>(value));
-    if (dtype_ == DType::kUInt8) put(static_cast<uint8_t>(value));
+    write_element(bytes_.data() + border_ + static_cast<size_t>(at(row, col)) * size_of(dtype_), dtype_, value);
   }
   void set(int64_t i, double value) { set(i / cols(), i % cols(), value); }
 

@@ -10,7 +10,7 @@
 
 #include "../c_api/c_call.h"
 #include "core/views.h"
-#include "generator/drawn_call.h"
+#include "generator/expect_call.h"
 #include "logitless/logitless.h"
 
 namespace logitless::testing {
@@ -32,54 +32,52 @@ std::string refusal_of(const Call& call) {
   return "";
 }
 
-// Chosen answers have one token, rejected ones three or more.
-TEST(NamedCalls, LdAlphaWeighsTheModelOfAReference) {
-  DrawnCall call;
-  call.task = "preference_loss";
-  call.options = {{"ld_alpha", "0.25"}};
-  call.sequences = 2, call.time = 3;
-  call.packed = call.model_as_reference = true;
-  EXPECT_EQ(check(call).refusal, "");
-  for (call.seed = 1; call.seed <= 5; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
-}
-
-// A discount counts positions, including ignored tokens.
-TEST(NamedCalls, ATeachersDiscountBesideAMask) {
-  DrawnCall call;
-  call.task = "policy_loss";
-  call.options = {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}};
-  call.time = 8;
-  call.mask = true;
-  EXPECT_EQ(check(call).refusal, "");
-  EXPECT_EQ(fault_of(call), "");
-}
-
-TEST(NamedCalls, LossWeightsOfSftBesideAnotherLoss) {
-  DrawnCall call;
-  call.task = "preference_loss";
-  call.options = {{"loss_type", "[hinge, sft]"}, {"loss_weights", "[1, 0.25]"}};
-  call.time = 5;
-  EXPECT_EQ(check(call).refusal, "");
-  EXPECT_EQ(fault_of(call), "");
-}
-
-// needs() does not request the mass outside the targets, but gradients() does.
-TEST(NamedCalls, AGradientOfTheOutsideMassAsksForIt) {
-  struct Loss final : TokenLoss {
-    size_t entries = 0;
-    StatsRequest needs() const override { return {}; }
-    GradsFilled gradients() const override { return {.outside = true}; }
-    void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
-      entries = stats.outside.size();
-      for (const int64_t row : rows) grads.logp[row] = grads.outside[row] = 1;
-    }
-  } loss;
-  const std::vector<float> x = numbers(2 * 3, 1), w = numbers(5 * 3, 2);
-  std::vector<float> d_x(x.size());
-  const std::vector<int64_t> ids = {4, 0};
-  run(Context(), Logits::of(view(x.data(), {2, 3}), view(w.data(), {5, 3})), CustomLoss{ids, {}, &loss},
-      {.d_hidden = view(d_x.data(), {2, 3})});
-  EXPECT_EQ(loss.entries, 2U);
+TEST(NamedCalls, OfRareSettings) {
+  struct Row {
+    uint64_t seeds;
+    std::string task;
+    std::vector<std::pair<std::string, std::string>> options;
+    void (*set)(DrawnCall&);
+  };
+  const Row rows[] = {
+      // Chosen answers have one token, rejected ones three or more.
+      {5,
+       "preference_loss",
+       {{"ld_alpha", "0.25"}},
+       [](DrawnCall& c) { c.time = 3, c.packed = c.model_as_reference = true; }},
+      // A discount counts positions, including ignored tokens.
+      {1,
+       "policy_loss",
+       {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}},
+       [](DrawnCall& c) { c.time = 8, c.mask = true; }},
+      {1,
+       "preference_loss",
+       {{"loss_type", "[hinge, sft]"}, {"loss_weights", "[1, 0.25]"}},
+       [](DrawnCall& c) { c.time = 5; }},
+      // With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
+      {40,
+       "cross_entropy",
+       {{"label_smoothing", "0.25"}},
+       [](DrawnCall& c) { c.values = Values::kMasked, c.bias = c.weights_of_entries = true; }},
+      {1,
+       "cross_entropy",
+       {{"label_smoothing", "0.25"}},
+       [](DrawnCall& c) { c.vocab = 31, c.slices = 2, c.bias = c.weights_of_entries = true; }},
+      // If the weights of all tokens sum to 0, only the z-loss remains, because its mean is over tokens.
+      {40,
+       "cross_entropy",
+       {{"label_smoothing", "0.25"}, {"z_loss", "0.5"}},
+       [](DrawnCall& c) { c.sequences = c.time = 1, c.weights_of_entries = true; }},
+      {1, "cross_entropy", {}, [](DrawnCall& c) { c.vocab_ids = c.bias = true, c.states = c.head = DType::kBFloat16; }},
+      {1, "cross_entropy", {}, [](DrawnCall& c) { c.vocab_ids = c.bias = true, c.states = c.head = DType::kFloat64; }},
+      {1, "cross_entropy", {}, [](DrawnCall& c) { c.lora_rank = 2, c.all_ignored = true; }},
+  };
+  for (const auto& [seeds, task, options, set] : rows) {
+    DrawnCall call;
+    call.task = task, call.options = options;
+    set(call);
+    for (call.seed = 1; call.seed <= seeds; ++call.seed) expect_right(call);
+  }
 }
 
 // The reference has 2,000 times as many components as the policy.
@@ -136,15 +134,6 @@ TEST(NamedCalls, TotalVariationHasNoSlopeWhereBothAreEqual) {
   for (size_t v = 0; v < 4; ++v) EXPECT_NEAR(d[v], std::exp(s[v]) / sum * (slopes[v] - mean), 1e-6) << v;
 }
 
-// With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
-TEST(NamedCalls, AClassWeightOf0AtAMaskedEntry) {
-  DrawnCall call;
-  call.options = {{"label_smoothing", "0.25"}};
-  call.values = Values::kMasked;
-  call.bias = call.weights_of_entries = true;
-  for (call.seed = 1; call.seed <= 40; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
-}
-
 TEST(NamedCalls, ABackwardPlanCountsRowsWithAGradient) {
   const std::vector<float> x = numbers(4 * 3, 1), w = numbers(5 * 3, 2);
   std::vector<float> d_x(x.size());
@@ -158,51 +147,11 @@ TEST(NamedCalls, ABackwardPlanCountsRowsWithAGradient) {
   EXPECT_EQ(ran.active_rows, 1);
 }
 
-TEST(NamedCalls, ChosenEntriesHaveTheirBiasInAnyType) {
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-    DrawnCall call;
-    call.vocab_ids = call.bias = true;
-    call.states = call.head = dtype;
-    EXPECT_EQ(check(call).refusal, "");
-    EXPECT_EQ(fault_of(call), "");
-  }
-}
-
-// First the second half of a vocabulary, and then the first half, with other targets.
-TEST(NamedCalls, ARecordRunsWithItsLastSlice) {
-  const std::vector<float> x = numbers(3, 1), w = numbers(4 * 3, 2);
-  const std::vector<int64_t> ids = {5};
-  CCall call("cross_entropy");
-  call.put("hidden", c_tensor(view(x.data(), {1, 3}))), call.put("weight", c_tensor(view(w.data(), {4, 3})));
-  call.put("targets", c_tensor(ids));
-  call.put("slice_vocab_size", int64_t{8});
-  const auto bytes_of_slice = [&](int64_t first) {
-    call.put("slice_first", first);
-    EXPECT_EQ(logitless_slice(call), LOGITLESS_OK) << logitless_last_error();
-    logitless_tensor slice{};
-    EXPECT_EQ(logitless_get_tensor(call, "slice", &slice), LOGITLESS_OK);
-    const auto* bytes = static_cast<const uint8_t*>(slice.data);
-    return std::vector<uint8_t>(bytes, bytes + slice.sizes[0] * slice.sizes[1]);
-  };
-  const std::vector<uint8_t> second = bytes_of_slice(4);
-  EXPECT_NE(bytes_of_slice(0), second);
-}
-
 TEST(NamedCalls, AListMayNotEndInAComma) {
   logitless_context* const context = logitless_context_new();
   EXPECT_EQ(logitless_context_set(context, "slices", "1,"), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_context_set(context, "slices", "[1, 4]"), LOGITLESS_OK);
   logitless_context_free(context);
-}
-
-// With three entries, sets of two or more ids contain one of them twice.
-TEST(NamedCalls, ExpectedRowsOfAnIdThatASetHasTwice) {
-  DrawnCall call;
-  call.task = "id_logps";
-  call.vocab = 3, call.time = 8;
-  call.d_weight = false;
-  call.plan = PlanKind::kExpectedRow;
-  EXPECT_EQ(fault_of(call), "");
 }
 
 TEST(NamedCalls, ExpectedRowsKnowNoSlopeOfASoftcapOfRoundedLogits) {
@@ -211,7 +160,7 @@ TEST(NamedCalls, ExpectedRowsKnowNoSlopeOfASoftcapOfRoundedLogits) {
   call.d_weight = false;
   call.softcap = 3;
   call.plan = PlanKind::kExpectedRow;
-  EXPECT_NE(check(call).refusal.find("the head has a softcap and rounded logits"), std::string::npos);
+  expect_refusal(call, "the head has a softcap and rounded logits");
 }
 
 // The part of d_hidden that a certified call leaves out is within its bound.
@@ -311,22 +260,6 @@ TEST(NamedCalls, AnOptionalNumberHasItsRange) {
   EXPECT_NE(refusal_of([&] { run(Context(), logits, task); }).find("log_ratio_clamp = 301"), std::string::npos);
 }
 
-TEST(NamedCalls, WithoutATokenAllGradientsOfALoraAreZeros) {
-  DrawnCall call;
-  call.lora_rank = 2;
-  call.all_ignored = true;
-  EXPECT_EQ(fault_of(call), "");
-}
-
-TEST(NamedCalls, ClassWeightsOfASlice) {
-  DrawnCall call;
-  call.options = {{"label_smoothing", "0.25"}};
-  call.weights_of_entries = call.bias = true;
-  call.vocab = 31;
-  call.slices = 2;
-  EXPECT_EQ(fault_of(call), "");
-}
-
 TEST(NamedCalls, ACPointerIsAligned) {
   alignas(logitless_tensor) char memory[2 * sizeof(logitless_tensor)] = {};
   logitless_call* const call = logitless_call_new(nullptr, "cross_entropy");
@@ -334,17 +267,6 @@ TEST(NamedCalls, ACPointerIsAligned) {
             LOGITLESS_INVALID_INPUT);
   EXPECT_NE(std::string(logitless_last_error()).find("is not aligned"), std::string::npos);
   logitless_call_free(call);
-}
-
-TEST(NamedCalls, ACallbackEndsACallByAPositiveNumber) {
-  const std::vector<float> x = numbers(3, 1), w = numbers(4 * 3, 2);
-  const std::vector<int64_t> ids = {3};
-  CCall call("cross_entropy");
-  call.put("hidden", c_tensor(view(x.data(), {1, 3}))), call.put("weight", c_tensor(view(w.data(), {4, 3})));
-  call.put("targets", c_tensor(ids));
-  const auto sink = [](void*, int64_t, int64_t, const logitless_tensor*) { return 7; };
-  EXPECT_EQ(logitless_set_weight_sink(call, sink, nullptr), LOGITLESS_OK);
-  EXPECT_EQ(logitless_run(call), LOGITLESS_CALLBACK_FAILED);
 }
 
 }  // namespace mutant_calls_test

@@ -44,24 +44,6 @@ void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& 
   }
 }
 
-// Bounds the error of the log-sum-exp of all entries except the label, and of its difference to the
-// log-sum-exp of all entries.
-double bound_outside(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
-                     const Arithmetic& arithmetic, const StatisticBounds& bounds) {
-  const double outside = stats.outside[i];
-  if (!std::isfinite(outside)) return 0;
-  double growth = 0, largest = -std::numeric_limits<double>::infinity();
-  for (int64_t v = 0; v < problem.vocab(); ++v) {
-    const double log_p = stats.log_p(i, v);
-    if (v == problem.labels[i] || !std::isfinite(log_p)) continue;
-    growth += std::exp(log_p - outside) * std::expm1(bounds.shifted(i, v));
-    largest = std::max(largest, log_p);
-  }
-  const double log_sum = outside - largest, u = arithmetic.unit, vocab = static_cast<double>(problem.vocab());
-  return growth + kFunctionUnits * u + arithmetic.sum(vocab) + vocab * arithmetic.smallest +
-         4 * u * (std::abs(largest) + log_sum + stats.log_sum[i]);
-}
-
 void bound_row_statistics(const oracle::Problem& problem, const oracle::Statistics& stats, int64_t i,
                           const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const int64_t vocab = problem.vocab();
@@ -86,7 +68,6 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
   const double log_sum_error = (kFunctionUnits * u + sum) * -std::expm1(-log_sum) + 4 * u * log_sum + flushed;
 
   double entropy = 0, mean = 0, mean_slope = 0, mean_square = 0, sum_terms = 0, cross = 0, cross_terms = 0;
-  double squares = 0;
   for (int64_t v = 0; v < vocab; ++v) {
     const double log_p = stats.log_p(i, v);
     if (!std::isfinite(log_p)) continue;
@@ -101,8 +82,6 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
     const double others = std::max(0.0, growth - (p > 0 ? p * std::expm1(d) : 0.0));
     const double from_logits = d < 1 ? std::exp(d) * others + -std::expm1(log_p) * std::expm1(d) : d + others;
     bounds.log_p(i, v) = from_logits + log_sum_error + 2 * u * (distance + std::abs(log_p));
-    // At half the temperature a - m has the same number of roundings, and is twice as large.
-    squares += p * p * std::expm1(2 * bounds.log_p(i, v) + 8 * u * distance);
     // d entropy / d a_v = -p_v (log p_v + entropy).
     const double slope = std::abs(log_p + stats.entropy[i]);
     entropy += p * slope * d;
@@ -123,8 +102,6 @@ void bound_row_statistics(const oracle::Problem& problem, const oracle::Statisti
                       (kFunctionUnits * u + sum + 4 * u) * sum_terms + 4 * u * stats.entropy[i] +
                       flushed * -std::log(arithmetic.smallest);
   bounds.cross[i] = cross + cross_sum * log_sum_error + (sum + 4 * u) * cross_terms;
-  bounds.square_sum[i] = squares + 2 * (kFunctionUnits * u + sum + 4 * u) * stats.square_sum[i] + flushed;
-  bounds.outside[i] = bound_outside(problem, stats, i, arithmetic, bounds) + growth + log_sum_error;
 }
 
 Arithmetic arithmetic_of_sums(DType inputs) {
@@ -182,8 +159,7 @@ StatisticBounds bound_statistics(const oracle::Problem& problem, const oracle::S
                                  const MatrixXd& abs_products, const Arithmetic& arithmetic) {
   StatisticBounds bounds;
   bounds.raw = bounds.shifted = bounds.log_p = MatrixXd::Zero(problem.tokens(), problem.vocab());
-  for (VectorXd* bound : {&bounds.max, &bounds.log_sum, &bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross,
-                          &bounds.outside, &bounds.square_sum}) {
+  for (VectorXd* bound : {&bounds.max, &bounds.log_sum, &bounds.logp, &bounds.lse, &bounds.entropy, &bounds.cross}) {
     *bound = VectorXd::Zero(problem.tokens());
   }
   for (int64_t i = 0; i < problem.tokens(); ++i) {
@@ -210,7 +186,7 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
     const double g_logp = std::abs(grads.logp[i]) / problem.logp_divisor(i);
     const double e_logp = token_errors.logp[i] / problem.logp_divisor(i);
     const double g_lse = std::abs(grads.lse[i]), g_entropy = std::abs(grads.entropy[i]);
-    const double g_cross = std::abs(grads.cross[i]), g_outside = std::abs(grads.outside[i]);
+    const double g_cross = std::abs(grads.cross[i]);
     const double entropy = std::abs(stats.entropy[i]);
     for (int64_t v = 0; v < problem.vocab(); ++v) {
       const double log_p = stats.log_p(i, v);
@@ -234,13 +210,6 @@ MatrixXd bound_logit_gradients(const oracle::Problem& problem, const oracle::Sta
         error += g_entropy * (p_error * log_ratio + p * (bounds.log_p(i, v) + bounds.entropy[i]) +
                               4 * u * p * (std::abs(log_p) + entropy));
         error += token_errors.entropy[i] * p * log_ratio;
-      }
-      if (g_outside > 0) {
-        // For the label it is -p; for other entries p / p_outside - p, whose two logarithms have at most
-        // these errors.
-        const double share = is_label || !std::isfinite(log_p) ? 0 : std::exp(log_p - stats.outside[i]);
-        error += g_outside * (share * std::expm1(log_p_error + bounds.outside[i]) + p_error +
-                              (kFunctionUnits + 4) * u * (share + p) + arithmetic.smallest);
       }
       // d log(1 - tanh²(r / softcap)) / dr is at most 2 / softcap.
       double slope_error = 0;

@@ -45,8 +45,8 @@ void expect_column_near(const std::string& what, const std::vector<double>& got,
 void expect_gradients_near(const GradientOutputs& outputs, const Expected& expected, const RunSpec& run,
                            HeadLayout layout);
 
-/// Compares every statistic that is not empty, the signs of logp, cross and entropy, and whether argmax and
-/// ranks are possible with rounding.
+/// Compares logp, lse, entropy, cross, argmax and rank, unless they are empty; the signs of logp, cross and
+/// entropy, and whether argmax and ranks are possible with rounding.
 void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
 /// Compares loss, per_token_loss, per_token_logps and metrics.

@@ -73,17 +73,6 @@ struct FromHidden {
   };
 };
 
-/// The same with a given head.
-struct FromHead : FromHidden {
-  LmHead given;
-
-  LmHead head() const { return given; }
-  template <class Function, class... Arguments>
-  auto call(Function&& function, const Context& context, Arguments&&... arguments) const {
-    return function(context, states(), given, arguments...);
-  }
-};
-
 /// The plans that compute gradients from tiles.
 inline constexpr PlanKind kPlansOfGradients[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 /// Options with tiles so small that this batch has several.

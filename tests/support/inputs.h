@@ -36,13 +36,11 @@ struct InputSpec {
   int64_t ignore_index = -100;
   int64_t shift = 0;
   std::vector<int64_t> targets;  ///< repeated as needed; empty: random
-  bool targets32 = false;
   /// Targets are every other id of a table with one extra column. The other ids are not vocabulary entries.
   bool strided_targets = false;
   /// Hidden states of ignored rows are NaN.
   bool poison = true;
   uint64_t seed = 1;
-  Allocate allocate = heap_memory;
 };
 
 struct Inputs {
@@ -51,28 +49,16 @@ struct Inputs {
   HiddenStates hidden_view() const;
   LmHead head_view() const;
   Targets targets_view() const;
-  template <class T>
-  Targets targets_in(const HostArray<T>& ids) const {
-    if (!spec.strided_targets) return Targets(ids.data(), ids.size());
-    const int64_t batch = target_sequences();
-    return Targets(ids.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
-  }
   /// Reads or writes an element of a vocabulary entry, in any layout.
   double weight_at(int64_t entry, int64_t column) const;
   void set_weight(int64_t entry, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
-  bool padding_is_intact() const { return hidden.padding_is_intact() && weight.padding_is_intact(); }
-
-  /// Returns the number of sequences of equal length in strided targets.
-  int64_t target_sequences() const;
 
   InputSpec spec;
-  HostTensor hidden;  ///< [N, H]
-  HostTensor weight;  ///< in the head's layout
-  HostTensor bias;    ///< [1, V], or [0, 0]
-  HostArray<int64_t> targets;
-  HostArray<int32_t> targets32;
-  HostArray<int64_t> offsets;
+  HostTensor hidden;             ///< [N, H]
+  HostTensor weight;             ///< in the head's layout
+  HostTensor bias;               ///< [1, V], or [0, 0]
+  std::vector<int64_t> targets;  ///< or a table, if strided
 };
 
 /// Draw one number per token or per vocabulary entry, from the same seed as the inputs.
@@ -93,7 +79,6 @@ struct RunSpec {
   std::optional<DType> gradient_dtype;    ///< of the outputs; unset: float32, or float64 for float64 inputs
   bool sink = false;                      ///< d_weight through a WeightGradientSink
   bool sink_overwrites_weight = false;    ///< the sink then fills each tile of the weight with NaN
-  Allocate allocate = heap_memory;
 };
 
 /// Gradient outputs with their own memory. They hold NaN before the call, or numbers if it accumulates.

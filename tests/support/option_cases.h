@@ -182,6 +182,24 @@ std::vector<OptionCase<Options>> option_cases() {
   return cases;
 }
 
+/// Sets the options in which a case differs from the defaults, except its loss type, those of `token`, and the
+/// clip range that only covariances need. Returns whether there are any.
+template <class Options>
+bool set_options(const OptionCase<Options>& one, Options& to) {
+  bool any = false;
+  const auto set = [&]<class T>(const Field& field, T& member, const T& value, const T& by_default) {
+    if constexpr (!std::is_same_v<T, TokenOptions>) {
+      const std::string name = field.name;
+      if (name == "loss_type" || (name.starts_with("epsilon") && name != one.field)) return;
+      if (text_of(value) == text_of(by_default)) return;
+      member = value;
+      any = true;
+    }
+  };
+  visit_fields(FieldsOf<Options>(), set, to, one.changed, Options());
+  return any;
+}
+
 /// Returns all options as text, one per line.
 template <class Options>
 std::string all_text(const Options& options) {
@@ -260,6 +278,15 @@ struct OptionBatch : Batch {
       return error.what();
     }
     return "";
+  }
+  /// Returns whether the library plans a call with these options.
+  bool accepts(const auto& options) const {
+    try {
+      plan(Context(), logits_of(model.states(), model.head()), task_of(options));
+      return true;
+    } catch (const InvalidInput&) {
+      return false;
+    }
   }
 };
 
