@@ -6,8 +6,10 @@
 #include <cstring>
 #include <set>
 
+#include "c_api/call.h"
 #include "c_call.h"
 #include "leaves.h"
+#include "record/record.h"
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/key_call.h"
@@ -23,8 +25,9 @@ Logits source_of(const FromHidden& from) { return logits_of(from.states(), from.
 TEST(CKeys, EveryOneIsDescribedAndCanBeUnset) {
   AllTasks::each([]<class Task> {
     const std::string text = logitless_describe(Task::kName);
+    static const Task kDefaults = {};
     CCall call(Task::kName);
-    visit_leaves(Task(), "", [&](const std::string& name, const Field&, const auto&) {
+    visit_leaves(kDefaults, "", [&](const std::string& name, const Field&, const auto&) {
       SCOPED_TRACE(Task::kName + (" " + name));
       EXPECT_EQ(logitless_unset(call, name.c_str()), LOGITLESS_OK) << logitless_last_error();
       const size_t at = text.find("  " + name + ": ");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "generator/drawn_call.h"
@@ -16,6 +17,17 @@
 #include "support/host_tensor.h"
 
 namespace logitless::testing {
+
+/// Returns `count` entries of the first axis, from `first` on.
+template <class Void>
+BasicTensor<Void> cut_axis(BasicTensor<Void> tensor, int64_t first, int64_t count) {
+  if (!tensor.given()) return tensor;
+  using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+  tensor.data =
+      static_cast<Byte*>(tensor.data) + first * tensor.strides[0] * static_cast<int64_t>(size_of(tensor.dtype));
+  tensor.sizes[0] = count;
+  return tensor;
+}
 
 /// The bytes of a tensor. A copy is placed in the same way.
 class PlacedBytes {
@@ -107,6 +119,18 @@ class GuardedTensor {
   }
   void set(int64_t i, double value) { set(i / cols(), i % cols(), value); }
 
+  /// Sets the elements to value(row, column), row by row, and returns the numbers that they then hold.
+  template <class Value>
+  oracle::MatrixXd fill(const Value& value) {
+    oracle::MatrixXd held(cols() == 0 ? 0 : count() / cols(), cols());
+    for (int64_t row = 0; row < held.rows(); ++row) {
+      for (int64_t k = 0; k < held.cols(); ++k) {
+        set(row, k, value(row, k));
+        held(row, k) = get(row, k);
+      }
+    }
+    return held;
+  }
   void copy_rows(const GuardedTensor& from, int64_t first, int64_t rows) {
     for (int64_t row = first; row < first + rows; ++row) {
       for (int64_t k = 0; k < cols(); ++k) set(row, k, from.get(row, k));

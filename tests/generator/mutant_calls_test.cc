@@ -32,52 +32,38 @@ std::string refusal_of(const Call& call) {
   return "";
 }
 
+template <class Set>
+void all_right(uint64_t seeds, const std::string& task, const std::vector<std::pair<std::string, std::string>>& options,
+               const Set& set) {
+  DrawnCall call;
+  call.task = task, call.options = options;
+  set(call);
+  for (call.seed = 1; call.seed <= seeds; ++call.seed) expect_right(call);
+}
+
 TEST(NamedCalls, OfRareSettings) {
-  struct Row {
-    uint64_t seeds;
-    std::string task;
-    std::vector<std::pair<std::string, std::string>> options;
-    void (*set)(DrawnCall&);
-  };
-  const Row rows[] = {
-      // Chosen answers have one token, rejected ones three or more.
-      {5,
-       "preference_loss",
-       {{"ld_alpha", "0.25"}},
-       [](DrawnCall& c) { c.time = 3, c.packed = c.model_as_reference = true; }},
-      // A discount counts positions, including ignored tokens.
-      {1,
-       "policy_loss",
-       {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}},
-       [](DrawnCall& c) { c.time = 8, c.mask = true; }},
-      {1,
-       "preference_loss",
-       {{"loss_type", "[hinge, sft]"}, {"loss_weights", "[1, 0.25]"}},
-       [](DrawnCall& c) { c.time = 5; }},
-      // With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
-      {40,
-       "cross_entropy",
-       {{"label_smoothing", "0.25"}},
-       [](DrawnCall& c) { c.values = Values::kMasked, c.bias = c.weights_of_entries = true; }},
-      {1,
-       "cross_entropy",
-       {{"label_smoothing", "0.25"}},
-       [](DrawnCall& c) { c.vocab = 31, c.slices = 2, c.bias = c.weights_of_entries = true; }},
-      // If the weights of all tokens sum to 0, only the z-loss remains, because its mean is over tokens.
-      {40,
-       "cross_entropy",
-       {{"label_smoothing", "0.25"}, {"z_loss", "0.5"}},
-       [](DrawnCall& c) { c.sequences = c.time = 1, c.weights_of_entries = true; }},
-      {1, "cross_entropy", {}, [](DrawnCall& c) { c.vocab_ids = c.bias = true, c.states = c.head = DType::kBFloat16; }},
-      {1, "cross_entropy", {}, [](DrawnCall& c) { c.vocab_ids = c.bias = true, c.states = c.head = DType::kFloat64; }},
-      {1, "cross_entropy", {}, [](DrawnCall& c) { c.lora_rank = 2, c.all_ignored = true; }},
-  };
-  for (const auto& [seeds, task, options, set] : rows) {
-    DrawnCall call;
-    call.task = task, call.options = options;
-    set(call);
-    for (call.seed = 1; call.seed <= seeds; ++call.seed) expect_right(call);
+  // Chosen answers have one token, rejected ones three or more.
+  all_right(5, "preference_loss", {{"ld_alpha", "0.25"}},
+            [](DrawnCall& c) { c.time = 3, c.packed = c.model_as_reference = true; });
+  all_right(1, "preference_loss", {{"loss_type", "[hinge, sft]"}, {"loss_weights", "[1, 0.25]"}},
+            [](DrawnCall& c) { c.time = 5; });
+  // A discount counts positions, including ignored tokens.
+  all_right(1, "policy_loss", {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}},
+            [](DrawnCall& c) { c.time = 8, c.mask = true; });
+  // With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
+  all_right(40, "cross_entropy", {{"label_smoothing", "0.25"}},
+            [](DrawnCall& c) { c.values = Values::kMasked, c.bias = c.weights_of_entries = true; });
+  all_right(1, "cross_entropy", {{"label_smoothing", "0.25"}},
+            [](DrawnCall& c) { c.vocab = 31, c.slices = 2, c.bias = c.weights_of_entries = true; });
+  // If the weights of all tokens sum to 0, only the z-loss remains, because its mean is over tokens.
+  for (const char* const z_loss : {"0", "0.5"}) {
+    all_right(40, "cross_entropy", {{"label_smoothing", "0.25"}, {"z_loss", z_loss}},
+              [](DrawnCall& c) { c.sequences = c.time = 1, c.weights_of_entries = true; });
   }
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    all_right(1, "cross_entropy", {}, [&](DrawnCall& c) { c.vocab_ids = c.bias = true, c.states = c.head = dtype; });
+  }
+  all_right(1, "cross_entropy", {}, [](DrawnCall& c) { c.lora_rank = 2, c.all_ignored = true; });
 }
 
 // The reference has 2,000 times as many components as the policy.

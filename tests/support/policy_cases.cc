@@ -31,12 +31,6 @@ ConstVector view(const std::vector<T>& values) {
 
 }  // namespace
 
-bool couples_batch(const PolicyCase& policy_case) {
-  const PolicyLoss& options = policy_case.options;
-  return options.top_entropy_quantile < 1 || options.loss_type == PolicyLossType::kClipCov ||
-         options.loss_type == PolicyLossType::kKlCov || (options.m2_threshold && policy_case.on_policy);
-}
-
 PolicyCase plain_case(PolicyLossType variant) {
   PolicyCase result;
   result.name = name_of(variant);

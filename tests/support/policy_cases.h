@@ -22,8 +22,6 @@ struct PolicyCase {
   bool with_sampling = false;  ///< with sampling_logps, even if no option needs them
 };
 
-/// Returns whether a token's loss depends on all tokens of the batch.
-bool couples_batch(const PolicyCase& policy_case);
 /// Returns the variant with only its required options.
 PolicyCase plain_case(PolicyLossType variant);
 /// Returns every variant with each of option_cases() alone, and `mixtures` random sets of options.

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "support/calls.h"
@@ -79,32 +78,6 @@ void matches_oracle(const PolicyCase& policy_case, const PolicyData& data) {
   if (metrics.tokens == 0) return;
   EXPECT_NEAR(metrics.clip_fraction_low, want.clip_fraction_low, 1e-12);
   EXPECT_NEAR(metrics.clip_fraction_high, want.clip_fraction_high, 1e-12);
-}
-
-TEST(PolicyLoss, Groups) {
-  const PolicyData data = mixed_data(1);
-  for (const PolicyCase& policy_case : policy_cases(10)) {
-    SCOPED_TRACE(policy_case.name);
-    const PolicyLoss& options = policy_case.options;
-    const PolicyLoss task = with(options, data.batch(policy_case));
-    const loss::CompletionLoss loss(task, data.offsets, 3);
-    const bool of_batch = couples_batch(policy_case);
-    const bool of_sequence =
-        options.loss_type == PolicyLossType::kRloo || options.loss_type == PolicyLossType::kGmpo ||
-        options.loss_type == PolicyLossType::kVespo ||
-        options.importance_sampling_level == ImportanceLevel::kSequence ||
-        options.off_policy_mask_threshold.has_value() ||
-        options.sampler_correction == SamplerCorrection::kSequenceTruncate ||
-        options.sampler_correction == SamplerCorrection::kSequenceMask ||
-        options.sampler_correction == SamplerCorrection::kGeometricMask ||
-        (options.teacher_discount != 0 && (options.teacher_against == TeacherAgainst::kCurrent ||
-                                           (options.teacher_against == TeacherAgainst::kOld && policy_case.on_policy)));
-    ASSERT_EQ(loss.groups().empty(), !of_batch && !of_sequence);
-    if (loss.groups().empty()) continue;
-    for (const auto& [a, b, same_sequence] : {std::tuple(0, 4, true), {6, 9, true}, {4, 5, false}, {0, 9, false}}) {
-      EXPECT_EQ(loss.groups()[a] == loss.groups()[b], of_batch || same_sequence);
-    }
-  }
 }
 
 // A NaN in a token that counts is not hidden: the loss is NaN, and the row is kept for the gradients.
