@@ -143,22 +143,6 @@ struct Rows {
   FinishedLogits logits() const { return {values.data(), 1, kRows, kVocab}; }
 };
 
-// One-hot targets are labels: all numbers equal those of cross_entropy bit by bit.
-TEST(SoftTargets, OneHotTargetsAreLabels) {
-  const Rows rows;
-  std::vector<int64_t> labels;
-  std::vector<float> ones(Rows::kRows, 1), dense(rows.values.size(), 0);
-  for (int64_t i = 0; i < Rows::kRows; ++i) {
-    labels.push_back(i * 31 % Rows::kVocab);
-    dense[static_cast<size_t>(i * Rows::kVocab + labels.back())] = 1;
-  }
-  const double want = cross_entropy(Context(), rows.logits(), Targets(std::span<const int64_t>(labels))).loss;
-  const SoftTargets sparse(IdSets(Targets(labels.data(), Rows::kRows, 1)), ConstVector(ones.data(), Rows::kRows));
-  EXPECT_EQ(soft_cross_entropy(Context(), rows.logits(), sparse).loss, want);
-  const SoftTargets whole(ConstMatrix(dense.data(), Rows::kRows, Rows::kVocab));
-  EXPECT_NEAR(soft_cross_entropy(Context(), rows.logits(), whole).loss, want, 1e-6 * want);
-}
-
 // The KL of a distribution with itself: 0 up to rounding, never negative, without a gradient.
 TEST(SoftTargets, KlWithItselfIsNotBelowZero) {
   const Rows rows;

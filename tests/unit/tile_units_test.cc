@@ -58,6 +58,10 @@ float dot(const TileUnit& unit, float c, const std::vector<float>& a, const std:
   return block[0];
 }
 
+float amx_dot(float c, const std::vector<float>& a, const std::vector<float>& b) {
+  return dot(amx::emulated_unit(), c, a, b);
+}
+
 // Expects two units to write the same panels, and nothing after them.
 void pack_the_same(const TileUnit& cpu, const TileUnit& emulated) {
   constexpr int64_t kStride = 203;
@@ -94,50 +98,50 @@ TEST(Bfmmla, IsPackedAsByTheCpu) {
 }
 
 TEST(EmulatedTiles, SumEvenAndOddProductsApartAndAddCLast) {
-  EXPECT_EQ(dot(amx::emulated_unit(), 3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
+  EXPECT_EQ(amx_dot(3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
   // Each 1 alone would be rounded away when added to 2^24.
-  EXPECT_EQ(dot(amx::emulated_unit(), 0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0x1p24f, {1, 0, 1}, {1, 0, 1}), 0x1p24f + 2);
-  EXPECT_EQ(dot(amx::emulated_unit(), -0x1p24f, {0x1p12f, 0, 1, 1}, {0x1p12f, 0, 1, 1}), 0);
-  EXPECT_EQ(dot(amx::emulated_unit(), -0x1p24f, {0x1p12f, 1, 0, 1}, {0x1p12f, 1, 0, 1}), 2);
+  EXPECT_EQ(amx_dot(0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);
+  EXPECT_EQ(amx_dot(0x1p24f, {1, 0, 1}, {1, 0, 1}), 0x1p24f + 2);
+  EXPECT_EQ(amx_dot(-0x1p24f, {0x1p12f, 0, 1, 1}, {0x1p12f, 0, 1, 1}), 0);
+  EXPECT_EQ(amx_dot(-0x1p24f, {0x1p12f, 1, 0, 1}, {0x1p12f, 1, 0, 1}), 2);
   // In order: a 1 after 2^24 is lost, one before it is not.
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p12f, 0, 1, 0, 1}, {0x1p12f, 0, 1, 0, 1}), 0x1p24f);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {1, 0, 1, 0, 0x1p12f}, {1, 0, 1, 0, 0x1p12f}), 0x1p24f + 2);
+  EXPECT_EQ(amx_dot(0, {0x1p12f, 0, 1, 0, 1}, {0x1p12f, 0, 1, 0, 1}), 0x1p24f);
+  EXPECT_EQ(amx_dot(0, {1, 0, 1, 0, 0x1p12f}, {1, 0, 1, 0, 0x1p12f}), 0x1p24f + 2);
 }
 
 TEST(EmulatedTiles, RoundOnceAndToEven) {
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p12f, 0, 1}, {0x1p12f, 0, 3}), 0x1p24f + 4);  // 2^24 + 3 is half way
+  EXPECT_EQ(amx_dot(0, {0x1p12f, 0, 1}, {0x1p12f, 0, 3}), 0x1p24f + 4);  // 2^24 + 3 is half way
   // A product is not flushed, and does not overflow, before the addition.
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p-63f, 0, 0x1.8p-76f}, {0x1p-63f, 0, 0x1p-51f}), 0x1.cp-126f);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {-0x1p64f, 0, 0x1p64f}, {0x1p63f, 0, 0x1p64f}), 0x1p127f);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p64f}, {0x1p64f}), kInfinity);
+  EXPECT_EQ(amx_dot(0, {0x1p-63f, 0, 0x1.8p-76f}, {0x1p-63f, 0, 0x1p-51f}), 0x1.cp-126f);
+  EXPECT_EQ(amx_dot(0, {-0x1p64f, 0, 0x1p64f}, {0x1p63f, 0, 0x1p64f}), 0x1p127f);
+  EXPECT_EQ(amx_dot(0, {0x1p64f}, {0x1p64f}), kInfinity);
   // Half way except for a product far below the last bit of a double.
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p12f, 0, 0x1p-60f}, {0x1p12f, 0, 0x1p-60f}), 0x1p24f);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p12f, 0, 1, 0, 0x1p-60f}, {0x1p12f, 0, 1, 0, 0x1p-60f}), 0x1p24f);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p-60f, 0, 0x1.02p0f}, {0x1p-60f, 0, 0x1.02p0f}), 0x1.0404p0f);
+  EXPECT_EQ(amx_dot(0, {0x1p12f, 0, 0x1p-60f}, {0x1p12f, 0, 0x1p-60f}), 0x1p24f);
+  EXPECT_EQ(amx_dot(0, {0x1p12f, 0, 1, 0, 0x1p-60f}, {0x1p12f, 0, 1, 0, 0x1p-60f}), 0x1p24f);
+  EXPECT_EQ(amx_dot(0, {0x1p-60f, 0, 0x1.02p0f}, {0x1p-60f, 0, 0x1.02p0f}), 0x1.0404p0f);
 }
 
 TEST(EmulatedTiles, TakeDenormalNumbersAsZerosAndFlushSuchSums) {
-  EXPECT_EQ(dot(amx::emulated_unit(), 1, {0x1p-127f}, {0x1p100f}), 1);
-  EXPECT_TRUE(std::isnan(dot(amx::emulated_unit(), 1, {0x1p-127f}, {kInfinity})));
-  EXPECT_EQ(dot(amx::emulated_unit(), 0x1p-127f, {1}, {0x1p-126f}), 0x1p-126f);
-  EXPECT_EQ(dot(amx::emulated_unit(), -0x1p-126f, {1}, {0x1.8p-126f}), 0);
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p-64f}, {0x1p-63f}), 0);
+  EXPECT_EQ(amx_dot(1, {0x1p-127f}, {0x1p100f}), 1);
+  EXPECT_TRUE(std::isnan(amx_dot(1, {0x1p-127f}, {kInfinity})));
+  EXPECT_EQ(amx_dot(0x1p-127f, {1}, {0x1p-126f}), 0x1p-126f);
+  EXPECT_EQ(amx_dot(-0x1p-126f, {1}, {0x1.8p-126f}), 0);
+  EXPECT_EQ(amx_dot(0, {0x1p-64f}, {0x1p-63f}), 0);
   // A sum that would round to 2^-126 with a wider exponent range is kept.
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-76f}), 0x1p-126f);  // less 2^-152
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-75f}),
-            0x1p-126f);  // less 2^-151: half way
-  EXPECT_EQ(dot(amx::emulated_unit(), 0, {0x1p-63f, 0, -0x1p-75f}, {0x1p-63f, 0, 0x1p-75f}), 0);  // less 2^-150
-  EXPECT_TRUE(std::signbit(dot(amx::emulated_unit(), -0x1.8p-126f, {1}, {0x1p-126f})));
+  EXPECT_EQ(amx_dot(0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-76f}), 0x1p-126f);  // less 2^-152
+  EXPECT_EQ(amx_dot(0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-75f}),
+            0x1p-126f);                                                         // less 2^-151: half way
+  EXPECT_EQ(amx_dot(0, {0x1p-63f, 0, -0x1p-75f}, {0x1p-63f, 0, 0x1p-75f}), 0);  // less 2^-150
+  EXPECT_TRUE(std::signbit(amx_dot(-0x1.8p-126f, {1}, {0x1p-126f})));
 }
 
 TEST(EmulatedTiles, PassInfinityAndNaNOn) {
-  EXPECT_EQ(dot(amx::emulated_unit(), 1, {kInfinity}, {2}), kInfinity);
-  EXPECT_EQ(dot(amx::emulated_unit(), -kInfinity, {1}, {2}), -kInfinity);
-  EXPECT_TRUE(std::isnan(dot(amx::emulated_unit(), 1, {kInfinity}, {0})));
-  EXPECT_TRUE(std::isnan(dot(amx::emulated_unit(), 1, {kInfinity, kInfinity}, {1, -1})));
-  EXPECT_TRUE(std::isnan(dot(amx::emulated_unit(), 1, {kNaN}, {0})));
-  EXPECT_TRUE(std::isnan(dot(amx::emulated_unit(), kNaN, {1}, {1})));
+  EXPECT_EQ(amx_dot(1, {kInfinity}, {2}), kInfinity);
+  EXPECT_EQ(amx_dot(-kInfinity, {1}, {2}), -kInfinity);
+  EXPECT_TRUE(std::isnan(amx_dot(1, {kInfinity}, {0})));
+  EXPECT_TRUE(std::isnan(amx_dot(1, {kInfinity, kInfinity}, {1, -1})));
+  EXPECT_TRUE(std::isnan(amx_dot(1, {kNaN}, {0})));
+  EXPECT_TRUE(std::isnan(amx_dot(kNaN, {1}, {1})));
 }
 
 // Compares with the CPU's fused multiply-add, element by element.
