@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Sets every key and reads every result of every task through C. tests/generator/c_calls_test.cc runs drawn
-// calls of all tasks through C; this test has what those do not draw: ranks, slices, and options of
-// gradients.
+// The lists of keys and results in C, and what drawn calls (tests/generator/c_calls_test.cc) do not draw: a
+// context's keys, ranks, slices, and options of gradients.
 #include <cmath>
 #include <cstring>
 #include <set>
