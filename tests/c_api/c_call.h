@@ -9,9 +9,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "c_api/call.h"
 #include "logitless/c_api.h"
-#include "record/record_of.h"
+#include "record/types.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -49,11 +48,6 @@ class CCall {
   CCall& operator=(const CCall&) = delete;
   operator logitless_call*() const { return call_; }
 
-  template <class Task>
-  const Task& task() const {
-    return static_cast<const record::RecordOf<Task>&>(*call_->record).task();
-  }
-
   // Set a key from a C++ member. An empty view sets nothing.
 
   void put(const std::string& name, const logitless_tensor& value) {
@@ -85,31 +79,17 @@ class CCall {
     if (t.given()) put(name, c_tensor(t));
   }
   void put(const std::string&, const Logits&) {}  // set by give()
-  void put(const std::string& prefix, const logitless::LmHead& head) {
-    put(prefix + "weight", head.weight);
-    if (head.packing) put(prefix + "packing", *head.packing), put(prefix + "group", head.group);
-    put(prefix + "scales", head.scales);
-    put(prefix + "bias", head.bias);
-    if (head.softcap != 0) put(prefix + "softcap", head.softcap);
-    put(prefix + "vocab_ids", head.vocab_ids);
-    put(prefix + "lora_a", head.lora.a);
-    put(prefix + "lora_b", head.lora.b);
-    put(prefix + "lora_states", head.lora.states);
-    if (head.lora.scale != 1) put(prefix + "lora_scale", head.lora.scale);
-  }
-  void put(const std::string& prefix, const logitless::Gradients& g) {
-    put(prefix + "d_hidden", g.d_hidden);
-    put(prefix + "d_weight", g.d_weight);
-    put(prefix + "d_bias", g.d_bias);
-    put(prefix + "d_lora_a", g.d_lora_a);
-    put(prefix + "d_lora_b", g.d_lora_b);
-    put(prefix + "d_lora_states", g.d_lora_states);
-    put(prefix + "d_hidden_mode", g.d_hidden_mode), put(prefix + "d_weight_mode", g.d_weight_mode);
-    put(prefix + "d_bias_mode", g.d_bias_mode), put(prefix + "d_lora_mode", g.d_lora_mode);
-    const auto put_backward = [&](const Field& field, const auto& value) {
-      put(std::string(field.name) == "mode" ? "backward_mode" : field.name, value);
+
+  /// Sets the fields that differ from their defaults.
+  template <class Structure>
+  void put_fields(const std::string& prefix, const Structure& from) {
+    const auto put_field = [&](const Field& field, const auto& value, const auto& by_default) {
+      if constexpr (requires { text_of(value); }) {
+        if (text_of(value) == text_of(by_default)) return;
+      }
+      put(prefix + field.name, value);
     };
-    visit_fields(FieldsOf<BackwardOptions>(), put_backward, g.backward);
+    visit_fields(FieldsOf<Structure>(), put_field, from, Structure());
   }
   /// Sets all members of a task, or of a nested structure.
   template <class Structure>
@@ -131,15 +111,14 @@ class CCall {
     if constexpr (requires { structure.reference; }) give(structure.reference, "reference.");
     if constexpr (requires { structure.teacher.finished; }) give(structure.teacher, "teacher.");
   }
-  void give(const Logits& from, const std::string& prefix = "") {
-    put(prefix + "logits", from.finished);
-    put(prefix + "hidden", from.hidden);
-    put(prefix + "offsets", from.offsets);
-    if (from.head.given()) put(prefix, from.head);
-  }
+  void give(const Logits& from, const std::string& prefix = "") { put_fields(prefix, from); }
   void give(const logitless::Gradients& to, const Logits& from) {
-    if (!from.is_given()) put("", to);
-    put("d_logits", to.d_logits);
+    if (from.is_given()) return put("d_logits", to.d_logits);
+    put_fields("", to);
+    const auto put_backward = [&](const Field& field, const auto& value) {
+      put(std::string(field.name) == "mode" ? "backward_mode" : field.name, value);
+    };
+    visit_fields(FieldsOf<BackwardOptions>(), put_backward, to.backward);
   }
 
  private:

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/fields.h"
-#include "generator/drawn_call.h"
+#include "generator/guarded_tensor.h"
 #include "logitless/run.h"
 
 namespace logitless::testing {
@@ -28,12 +28,7 @@ class BatchPart {
   /// Cuts rows of tokens, [N, ...] or [B, T, ...]; axis 0 has sequences if `of_sequences`.
   template <class Void>
   BasicTensor<Void> cut(BasicTensor<Void> tensor, bool of_sequences) const {
-    if (!tensor.given()) return tensor;
-    const int64_t skipped = (of_sequences ? first_ : first_row_) * tensor.strides[0];
-    using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-    tensor.data = static_cast<Byte*>(tensor.data) + skipped * static_cast<int64_t>(size_of(tensor.dtype));
-    tensor.sizes[0] = of_sequences ? count_ : rows_;
-    return tensor;
+    return of_sequences ? cut_axis(tensor, first_, count_) : cut_axis(tensor, first_row_, rows_);
   }
   template <class T>
   std::span<T> cut(std::span<T> entries, bool of_sequences = false) const {
@@ -95,12 +90,8 @@ class BatchPart {
     const auto row = [&](int64_t i) { return sets.offsets[static_cast<size_t>(first_row_ + i)]; };
     const int64_t first = row(0), entries = row(rows_) - first;
     for (int64_t i = 0; i <= rows_; ++i) entries_.push_back(row(i) - first);
-    const auto take = [&](ConstTensor& tensor) {
-      tensor.data = static_cast<const std::byte*>(tensor.data) + first * static_cast<int64_t>(size_of(tensor.dtype));
-      tensor.sizes[0] = entries;
-    };
-    take(sets.ids);
-    for (ConstTensor* const numbers : beside) take(*numbers);
+    sets.ids = cut_axis(sets.ids, first, entries);
+    for (ConstTensor* const numbers : beside) *numbers = cut_axis(*numbers, first, entries);
     sets.offsets = entries_;
   }
 

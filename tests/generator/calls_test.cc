@@ -41,20 +41,5 @@ TEST(DrawnCalls, HoldWhatTheLibraryPromises) {
   }));
 }
 
-// There are as many sequences as tokens, but one sequence has two tokens, and their sum does not determine
-// each.
-TEST(DrawnCalls, SumsOfSequencesDoNotWeighTokens) {
-  DrawnCall call;
-  call.task = "preference_loss";
-  call.options = {{"ld_alpha", "0.5"}};
-  call.time = 1;
-  EXPECT_EQ(check(call).refusal, "");
-  call.packed = true;
-  EXPECT_NE(check(call).refusal.find("ref_logps has one entry per sequence, and ld_alpha"), std::string::npos);
-  call.per_token = true;
-  EXPECT_EQ(check(call).refusal, "");
-  EXPECT_EQ(fault_of(call), "");
-}
-
 }  // namespace
 }  // namespace logitless::testing

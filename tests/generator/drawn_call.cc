@@ -52,16 +52,13 @@ const std::map<std::string, Choices>& all_choices() {
   return all;
 }
 
+// Returns the value of a field as code.
 template <class T>
-std::string code_of_value(const T& value) {
-  if constexpr (std::is_same_v<T, DType>) {
-    return "*named<DType>(\"" + std::string(name_of(value)) + "\")";
-  } else if constexpr (std::is_same_v<T, std::optional<Packing>>) {
+std::string code_of_value(const std::string& field, const T& value) {
+  if constexpr (std::is_same_v<T, std::optional<Packing>>) {
     return "named<Packing>(\"" + text_of(value) + "\")";
-  } else if constexpr (std::is_same_v<T, Values>) {
-    return "*named<Values>(\"" + std::string(name_of(value)) + "\")";
   } else if constexpr (Named<T>) {
-    return "*named<std::remove_cvref_t<decltype(CALL)>>(\"" + std::string(name_of(value)) + "\")";
+    return "*named<decltype(call." + field + ")>(\"" + std::string(name_of(value)) + "\")";
   } else {
     return text_of(value);
   }
@@ -199,10 +196,7 @@ std::string code_of(const DrawnCall& call) {
   DrawnCall copy = call;
   visit_fields(copy, [&]<class T>(const char* name, T& member, std::initializer_list<T> values) {
     if (member == *values.begin()) return;
-    std::string value = code_of_value(member);
-    if (const size_t at = value.find("CALL"); at != std::string::npos)
-      value.replace(at, 4, std::string("call.") + name);
-    line(name, value);
+    line(name, code_of_value(name, member));
   });
   return code + "EXPECT_EQ(fault_of(call), \"\");\n";
 }

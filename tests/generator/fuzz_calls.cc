@@ -1,10 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Draws calls for some time, and prints each that fails as C++ code:
 //
-//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N] [--refusals] [--first]
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N]
 //
-// --from starts at call N of the seed. --first stops at the first failure. --refusals counts the messages of
-// refused calls.
+// --from starts at call N of the seed.
 #include <unistd.h>
 
 #include <chrono>
@@ -12,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -61,14 +59,9 @@ std::string without_digits(const std::string& text) {
 int main(int count, char** arguments) {
   double seconds = 60;
   uint64_t seed = 1, from = 0, calls = UINT64_MAX;
-  bool list_refusals = false, only_first = false;
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
-    if (name == "--refusals") {
-      list_refusals = true;
-    } else if (name == "--first") {
-      only_first = true;
-    } else if (i + 1 < count && name == "--seconds") {
+    if (i + 1 < count && name == "--seconds") {
       seconds = std::strtod(arguments[++i], nullptr);
     } else if (i + 1 < count && name == "--calls") {
       calls = std::strtoull(arguments[++i], nullptr, 10), seconds = 1e9;
@@ -77,30 +70,25 @@ int main(int count, char** arguments) {
     } else if (i + 1 < count && name == "--from") {
       from = std::strtoull(arguments[++i], nullptr, 10);
     } else {
-      std::cerr << "fuzz_calls: '" << name
-                << "' is not --seconds S, --calls N, --seed N, --from N, --refusals or --first\n";
+      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N or --from N\n";
       return 2;
     }
   }
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, print_running);
   const auto start = std::chrono::steady_clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  std::map<std::string, uint64_t> refusals;
   std::set<std::string> seen;  // prints each fault once
   uint64_t drawn = 0, refused = 0, failed = 0;
-  for (; drawn < calls && passed() < seconds && !(only_first && failed > 0); ++drawn) {
+  for (; drawn < calls && passed() < seconds; ++drawn) {
     const DrawnCall call = draw_call(seed * 1000003 + from + drawn);
     running = code_of(call);
     const Verdict verdict = check(call);
-    if (!verdict.refusal.empty()) ++refused, ++refusals[without_digits(verdict.refusal)];
+    if (!verdict.refusal.empty()) ++refused;
     if (verdict.fault.empty()) continue;
     ++failed;
     if (!seen.insert(call.task + without_digits(verdict.fault).substr(0, 40)).second) continue;
     const DrawnCall least = shrink(call);
     std::cout << "call " << from + drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
-  }
-  for (const auto& [message, times] : refusals) {
-    if (list_refusals) std::cout << times << " refused: " << message << '\n';
   }
   std::cout << drawn << " calls in " << passed() << " s, " << refused << " refused, " << failed << " failed\n";
   return failed == 0 ? 0 : 1;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "generator/drawn_call.h"
@@ -16,6 +17,17 @@
 #include "support/host_tensor.h"
 
 namespace logitless::testing {
+
+/// Returns `count` entries of the first axis, from `first` on.
+template <class Void>
+BasicTensor<Void> cut_axis(BasicTensor<Void> tensor, int64_t first, int64_t count) {
+  if (!tensor.given()) return tensor;
+  using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+  tensor.data =
+      static_cast<Byte*>(tensor.data) + first * tensor.strides[0] * static_cast<int64_t>(size_of(tensor.dtype));
+  tensor.sizes[0] = count;
+  return tensor;
+}
 
 /// The bytes of a tensor. A copy is placed in the same way.
 class PlacedBytes {
@@ -103,18 +115,22 @@ class GuardedTensor {
   }
   double get(int64_t i) const { return get(i / cols(), i % cols()); }
   void set(int64_t row, int64_t col, double value) {
-    std::byte* const to = bytes_.data() + border_ + static_cast<size_t>(at(row, col)) * size_of(dtype_);
-    const auto put = [&](auto number) { std::memcpy(to, &number, sizeof number); };
-    if (dtype_ == DType::kFloat64) put(value);
-    if (dtype_ == DType::kFloat32) put(static_cast<float>(value));
-    if (dtype_ == DType::kBFloat16) put(to_bfloat16(value));
-    if (dtype_ == DType::kFloat16) put(to_float16(value));
-    if (dtype_ == DType::kInt32) put(static_cast<int32_t>(value));
-    if (dtype_ == DType::kInt64) put(static_cast<int64_t>(value));
-    if (dtype_ == DType::kUInt8) put(static_cast<uint8_t>(value));
+    write_element(bytes_.data() + border_ + static_cast<size_t>(at(row, col)) * size_of(dtype_), dtype_, value);
   }
   void set(int64_t i, double value) { set(i / cols(), i % cols(), value); }
 
+  /// Sets the elements to value(row, column), row by row, and returns the numbers that they then hold.
+  template <class Value>
+  oracle::MatrixXd fill(const Value& value) {
+    oracle::MatrixXd held(cols() == 0 ? 0 : count() / cols(), cols());
+    for (int64_t row = 0; row < held.rows(); ++row) {
+      for (int64_t k = 0; k < held.cols(); ++k) {
+        set(row, k, value(row, k));
+        held(row, k) = get(row, k);
+      }
+    }
+    return held;
+  }
   void copy_rows(const GuardedTensor& from, int64_t first, int64_t rows) {
     for (int64_t row = first; row < first + rows; ++row) {
       for (int64_t k = 0; k < cols(); ++k) set(row, k, from.get(row, k));

@@ -10,7 +10,7 @@
 
 #include "../c_api/c_call.h"
 #include "core/views.h"
-#include "generator/drawn_call.h"
+#include "generator/expect_call.h"
 #include "logitless/logitless.h"
 
 namespace logitless::testing {
@@ -32,56 +32,43 @@ std::string refusal_of(const Call& call) {
   return "";
 }
 
-// Chosen answers have one token, rejected ones three or more.
-TEST(NamedCalls, LdAlphaWeighsTheModelOfAReference) {
+template <class Set>
+void all_right(uint64_t seeds, const std::string& task, const std::vector<std::pair<std::string, std::string>>& options,
+               const Set& set) {
   DrawnCall call;
-  call.task = "preference_loss";
-  call.options = {{"ld_alpha", "0.25"}};
-  call.sequences = 2, call.time = 3;
-  call.packed = call.model_as_reference = true;
-  EXPECT_EQ(check(call).refusal, "");
-  for (call.seed = 1; call.seed <= 5; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
+  call.task = task, call.options = options;
+  set(call);
+  for (call.seed = 1; call.seed <= seeds; ++call.seed) expect_right(call);
 }
 
-// A discount counts positions, including ignored tokens.
-TEST(NamedCalls, ATeachersDiscountBesideAMask) {
-  DrawnCall call;
-  call.task = "policy_loss";
-  call.options = {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}};
-  call.time = 8;
-  call.mask = true;
-  EXPECT_EQ(check(call).refusal, "");
-  EXPECT_EQ(fault_of(call), "");
-}
-
-TEST(NamedCalls, LossWeightsOfSftBesideAnotherLoss) {
+TEST(NamedCalls, OfRareSettings) {
+  // Chosen answers have one token, rejected ones three or more.
+  all_right(5, "preference_loss", {{"ld_alpha", "0.25"}},
+            [](DrawnCall& c) { c.time = 3, c.packed = c.model_as_reference = true; });
   for (const char* const weights : {"[1, 0.25]", "[0, 1]", "[0, 0]"}) {
-    DrawnCall call;
-    call.task = "preference_loss";
-    call.options = {{"loss_type", "[hinge, sft]"}, {"loss_weights", weights}};
-    call.time = 5;
-    EXPECT_EQ(check(call).refusal, "");
-    EXPECT_EQ(fault_of(call), "");
+    all_right(1, "preference_loss", {{"loss_type", "[hinge, sft]"}, {"loss_weights", weights}},
+              [](DrawnCall& c) { c.time = 5; });
   }
-}
-
-// needs() does not request the mass outside the targets, but gradients() does.
-TEST(NamedCalls, AGradientOfTheOutsideMassAsksForIt) {
-  struct Loss final : TokenLoss {
-    size_t entries = 0;
-    StatsRequest needs() const override { return {}; }
-    GradsFilled gradients() const override { return {.outside = true}; }
-    void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
-      entries = stats.outside.size();
-      for (const int64_t row : rows) grads.logp[row] = grads.outside[row] = 1;
-    }
-  } loss;
-  const std::vector<float> x = numbers(2 * 3, 1), w = numbers(5 * 3, 2);
-  std::vector<float> d_x(x.size());
-  const std::vector<int64_t> ids = {4, 0};
-  run(Context(), Logits::of(view(x.data(), {2, 3}), view(w.data(), {5, 3})), CustomLoss{ids, {}, &loss},
-      {.d_hidden = view(d_x.data(), {2, 3})});
-  EXPECT_EQ(loss.entries, 2U);
+  // A discount counts positions, including ignored tokens.
+  all_right(1, "policy_loss", {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}},
+            [](DrawnCall& c) { c.time = 8, c.mask = true; });
+  // With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
+  all_right(40, "cross_entropy", {{"label_smoothing", "0.25"}},
+            [](DrawnCall& c) { c.values = Values::kMasked, c.bias = c.weights_of_entries = true; });
+  all_right(1, "cross_entropy", {{"label_smoothing", "0.25"}},
+            [](DrawnCall& c) { c.vocab = 31, c.slices = 2, c.bias = c.weights_of_entries = true; });
+  // If the weights of all tokens sum to 0, only the z-loss remains, because its mean is over tokens.
+  for (const char* const z_loss : {"0", "0.5"}) {
+    all_right(40, "cross_entropy", {{"label_smoothing", "0.25"}, {"z_loss", z_loss}},
+              [](DrawnCall& c) { c.sequences = c.time = 1, c.weights_of_entries = true; });
+  }
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    all_right(1, "cross_entropy", {}, [&](DrawnCall& c) { c.vocab_ids = c.bias = true, c.states = c.head = dtype; });
+  }
+  all_right(1, "cross_entropy", {}, [](DrawnCall& c) { c.lora_rank = 2, c.all_ignored = true; });
+  // With three entries, sets of two or more ids contain one of them twice.
+  all_right(1, "id_logps", {},
+            [](DrawnCall& c) { c.vocab = 3, c.time = 8, c.d_weight = false, c.plan = PlanKind::kExpectedRow; });
 }
 
 // The reference has 2,000 times as many components as the policy.
@@ -100,7 +87,7 @@ TEST(NamedCalls, APlanCountsAReferenceThatNeedsMore) {
 TEST(NamedCalls, OutputsMayTouchInputsAndNotReachIntoThem) {
   std::vector<float> both = numbers(2 * 6, 1);
   const std::vector<float> w = numbers(5 * 3, 2);
-  std::vector<int64_t> ids = {4, 0};
+  const std::vector<int64_t> ids = {4, 0};
   const Logits logits = Logits::of(view(both.data(), {2, 3}), view(w.data(), {5, 3}));
   const auto refusal = [&](float* d_hidden) {
     return refusal_of([&] {
@@ -109,14 +96,6 @@ TEST(NamedCalls, OutputsMayTouchInputsAndNotReachIntoThem) {
   };
   EXPECT_EQ(refusal(both.data() + 6), "");  // begins where hidden ends
   EXPECT_EQ(refusal(both.data() + 5), "output d_hidden overlaps input hidden");
-  // The second half of 64-bit targets.
-  ids.resize(12);
-  const Logits wide = Logits::of(view(both.data(), {12, 1}), view(w.data(), {5, 1}));
-  EXPECT_EQ(refusal_of([&] {
-              run(Context(), wide, CrossEntropy{.targets = ids},
-                  {.d_hidden = view(reinterpret_cast<float*>(ids.data() + 6), {12, 1})});
-            }),
-            "output d_hidden overlaps input targets");
 }
 
 TEST(NamedCalls, SubnormalFloat16OfVectors) {
@@ -138,15 +117,6 @@ TEST(NamedCalls, TotalVariationHasNoSlopeWhereBothAreEqual) {
   for (size_t v = 0; v < 4; ++v) EXPECT_NEAR(d[v], std::exp(s[v]) / sum * (slopes[v] - mean), 1e-6) << v;
 }
 
-// With some seeds the masked entry has weight 0. Its logit of -inf must then have no effect.
-TEST(NamedCalls, AClassWeightOf0AtAMaskedEntry) {
-  DrawnCall call;
-  call.options = {{"label_smoothing", "0.25"}};
-  call.values = Values::kMasked;
-  call.bias = call.weights_of_entries = true;
-  for (call.seed = 1; call.seed <= 40; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
-}
-
 TEST(NamedCalls, ABackwardPlanCountsRowsWithAGradient) {
   const std::vector<float> x = numbers(4 * 3, 1), w = numbers(5 * 3, 2);
   std::vector<float> d_x(x.size());
@@ -158,16 +128,6 @@ TEST(NamedCalls, ABackwardPlanCountsRowsWithAGradient) {
   const std::vector<double> upstream = {0, 2, 0, 1};
   const Plan ran = backward(Context(), logits, task, left, upstream, {.d_hidden = view(d_x.data(), {4, 3})});
   EXPECT_EQ(ran.active_rows, 1);
-}
-
-TEST(NamedCalls, ChosenEntriesHaveTheirBiasInAnyType) {
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-    DrawnCall call;
-    call.vocab_ids = call.bias = true;
-    call.states = call.head = dtype;
-    EXPECT_EQ(check(call).refusal, "");
-    EXPECT_EQ(fault_of(call), "");
-  }
 }
 
 // First the second half of a vocabulary, and then the first half, with other targets.
@@ -197,23 +157,13 @@ TEST(NamedCalls, AListMayNotEndInAComma) {
   logitless_context_free(context);
 }
 
-// With three entries, sets of two or more ids contain one of them twice.
-TEST(NamedCalls, ExpectedRowsOfAnIdThatASetHasTwice) {
-  DrawnCall call;
-  call.task = "id_logps";
-  call.vocab = 3, call.time = 8;
-  call.d_weight = false;
-  call.plan = PlanKind::kExpectedRow;
-  EXPECT_EQ(fault_of(call), "");
-}
-
 TEST(NamedCalls, ExpectedRowsKnowNoSlopeOfASoftcapOfRoundedLogits) {
   DrawnCall call;
   call.options = {{"round_logits_to", "bfloat16"}};
   call.d_weight = false;
   call.softcap = 3;
   call.plan = PlanKind::kExpectedRow;
-  EXPECT_NE(check(call).refusal.find("the head has a softcap and rounded logits"), std::string::npos);
+  expect_refusal(call, "the head has a softcap and rounded logits");
 }
 
 // The part of d_hidden that a certified call leaves out is within its bound.
@@ -260,20 +210,6 @@ TEST(NamedCalls, ABoundOfCertifiedGradientsHasTheLora) {
   expect_within_bound(options, std::vector<float>(1280 * 8), lora);
 }
 
-TEST(NamedCalls, AnotherSeedDrawsOtherSegments) {
-  const std::vector<float> x = numbers(4 * 8, 1, 0.3), w = numbers(1280 * 8, 2);
-  const std::vector<int64_t> ids = {1, 700, 1279, 64};
-  const auto d_hidden = [&](int64_t seed) {
-    std::vector<float> d(x.size());
-    logitless::Gradients out = {.d_hidden = view(d.data(), {4, 8})};
-    out.backward = {.mode = BackwardMode::kSampled, .theta = 0.2, .seed = seed};
-    run(Context(), Logits::of(view(x.data(), {4, 8}), view(w.data(), {1280, 8})), CrossEntropy{.targets = ids}, out);
-    return d;
-  };
-  EXPECT_EQ(d_hidden(1), d_hidden(1));
-  EXPECT_NE(d_hidden(1), d_hidden(2));
-}
-
 // The second tile has only logits of -inf, which have no effect.
 TEST(NamedCalls, AMaskedTileWithoutCrossWeights) {
   const std::vector<float> x = numbers(3, 1), w = numbers(32 * 3, 2);
@@ -289,20 +225,6 @@ TEST(NamedCalls, AMaskedTileWithoutCrossWeights) {
   EXPECT_TRUE(std::isfinite(run(Context(options), Logits::of(view(x.data(), {1, 3}), head), task).loss));
 }
 
-TEST(NamedCalls, AnUpstreamIsNoOutput) {
-  std::vector<double> x = {1, 2}, upstream = {1, 1};
-  const std::vector<double> w = {1, -1, 2};
-  const std::vector<int64_t> ids = {0, 1};
-  CrossEntropy task{.targets = ids};
-  task.reduction = Reduction::kNone;
-  const Logits logits = Logits::of(view(x.data(), {2, 1}), view(w.data(), {3, 1}));
-  const Forward<CrossEntropy> left = forward(Context(), logits, task);
-  EXPECT_EQ(refusal_of([&] {
-              backward(Context(), logits, task, left, upstream, {.d_hidden = view(upstream.data(), {2, 1})});
-            }),
-            "output d_hidden overlaps input upstream");
-}
-
 TEST(NamedCalls, AnOptionalNumberHasItsRange) {
   const std::vector<float> x = numbers(2 * 3, 1), w = numbers(5 * 3, 2);
   const std::vector<double> advantages = {1, -1};
@@ -313,22 +235,6 @@ TEST(NamedCalls, AnOptionalNumberHasItsRange) {
   EXPECT_NE(refusal_of([&] { run(Context(), logits, task); }).find("log_ratio_clamp = 301"), std::string::npos);
 }
 
-TEST(NamedCalls, WithoutATokenAllGradientsOfALoraAreZeros) {
-  DrawnCall call;
-  call.lora_rank = 2;
-  call.all_ignored = true;
-  EXPECT_EQ(fault_of(call), "");
-}
-
-TEST(NamedCalls, ClassWeightsOfASlice) {
-  DrawnCall call;
-  call.options = {{"label_smoothing", "0.25"}};
-  call.weights_of_entries = call.bias = true;
-  call.vocab = 31;
-  call.slices = 2;
-  EXPECT_EQ(fault_of(call), "");
-}
-
 TEST(NamedCalls, ACPointerIsAligned) {
   alignas(logitless_tensor) char memory[2 * sizeof(logitless_tensor)] = {};
   logitless_call* const call = logitless_call_new(nullptr, "cross_entropy");
@@ -336,17 +242,6 @@ TEST(NamedCalls, ACPointerIsAligned) {
             LOGITLESS_INVALID_INPUT);
   EXPECT_NE(std::string(logitless_last_error()).find("is not aligned"), std::string::npos);
   logitless_call_free(call);
-}
-
-TEST(NamedCalls, ACallbackEndsACallByAPositiveNumber) {
-  const std::vector<float> x = numbers(3, 1), w = numbers(4 * 3, 2);
-  const std::vector<int64_t> ids = {3};
-  CCall call("cross_entropy");
-  call.put("hidden", c_tensor(view(x.data(), {1, 3}))), call.put("weight", c_tensor(view(w.data(), {4, 3})));
-  call.put("targets", c_tensor(ids));
-  const auto sink = [](void*, int64_t, int64_t, const logitless_tensor*) { return 7; };
-  EXPECT_EQ(logitless_set_weight_sink(call, sink, nullptr), LOGITLESS_OK);
-  EXPECT_EQ(logitless_run(call), LOGITLESS_CALLBACK_FAILED);
 }
 
 }  // namespace mutant_calls_test

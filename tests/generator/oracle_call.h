@@ -19,6 +19,11 @@
 
 namespace logitless::testing {
 
+template <Task T>
+double temperature_of(const T& task, size_t row) {
+  return task.token.temperatures.empty() ? task.token.temperature : task.token.temperatures[row];
+}
+
 // Bounds the slopes of a set's cells by their logarithms.
 template <Task T>
 void ReferenceCall<T>::add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets) {
@@ -29,7 +34,7 @@ void ReferenceCall<T>::add_terms_of_sets(const std::vector<int64_t>& labels, std
     terms = oracle::VectorXd::Zero(capped_.rows());
     for (int64_t i = 0; i < capped_.rows(); ++i) {
       const auto row = static_cast<size_t>(i);
-      const double own = task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[row];
+      const double own = temperature_of(task_, row);
       const oracle::VectorXd log_s = oracle::log_softmax(capped_.row(i).transpose(), own);
       double most = 4;
       for (const int64_t id : sets[row]) most = std::max(most, 4 - log_s[id]);
@@ -55,7 +60,7 @@ void ReferenceCall<T>::add_terms_of_divergence(const oracle::DistillationTruth& 
     for (int64_t i = 0; i < capped_.rows(); ++i) {
       const auto row = static_cast<size_t>(i);
       if (!truth.is_active[row]) continue;
-      const double own = task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[row];
+      const double own = temperature_of(task_, row);
       const oracle::VectorXd log_s = oracle::log_softmax(truth.capped.row(i).transpose(), own);
       const oracle::VectorXd log_t =
           oracle::log_softmax(truth.teacher_capped.row(i).transpose(), task_.teacher_temperature.value_or(own));
@@ -77,7 +82,7 @@ void ReferenceCall<T>::add_terms_of_cross() {
     terms = oracle::VectorXd::Zero(capped_.rows());
     for (int64_t i = 0; i < terms.size() && weight > 0 && task_.request.cross; ++i) {
       const auto row = static_cast<size_t>(i);
-      const double own = task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[row];
+      const double own = temperature_of(task_, row);
       terms[i] = std::fabs(upstream_.grads.cross[row]) * weight / own;
     }
   }

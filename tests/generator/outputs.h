@@ -77,14 +77,7 @@ struct Outputs {
 
   /// Returns views of `count` vocabulary entries from `first` on.
   logitless::Gradients views(int64_t first, int64_t count) {
-    const auto cut = [&](GuardedTensor& tensor) {
-      Tensor view = tensor.view();
-      if (!view.given()) return view;
-      view.data =
-          static_cast<std::byte*>(view.data) + first * view.strides[0] * static_cast<int64_t>(size_of(view.dtype));
-      view.sizes[0] = count;
-      return view;
-    };
+    const auto cut = [&](GuardedTensor& tensor) { return cut_axis(tensor.view(), first, count); };
     logitless::Gradients out;
     out.d_hidden = d_hidden.view();
     out.d_bias = cut(d_bias);

@@ -46,14 +46,10 @@ GuardedTensor rows_of_tokens(const DrawnCall& call, DType dtype, int64_t cols, D
 
 void Side::draw_hidden(Random& random, int64_t hidden_size) {
   hidden = rows_of_tokens(call, call.states, hidden_size, kInputs);
-  x.resize(call.tokens(), hidden_size);
-  for (int64_t i = 0; i < x.rows(); ++i) {
+  x = hidden.fill([&](int64_t i, int64_t) {
     const bool tied = call.values == Values::kTies && i % 2 == 0;
-    for (int64_t h = 0; h < hidden_size; ++h) {
-      hidden.set(i, h, tied ? 0 : number_of(call, random, 1));
-      x(i, h) = hidden.get(i, h);
-    }
-  }
+    return tied ? 0 : number_of(call, random, 1);
+  });
 }
 
 // The numbers of bitsandbytes' nf4 codes, which a scale multiplies.
@@ -142,23 +138,18 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
   } else {
     weight = call.head_transposed ? GuardedTensor(call.head, {stored_, hidden_size}, {1, stored_ + call.head_gap})
                                   : GuardedTensor::rows(call.head, stored_, hidden_size, call.head_gap);
-    for (int64_t v = 0; v < stored_; ++v) {
-      for (int64_t h = 0; h < hidden_size; ++h) {
-        weight.set(v, h, number_of(call, random, scale));
-        stored(v, h) = weight.get(v, h);
-      }
-    }
+    stored = weight.fill([&](int64_t, int64_t) { return number_of(call, random, scale); });
   }
   w.resize(vocab, hidden_size);
   for (int64_t v = 0; v < vocab; ++v) w.row(v) = stored.row(row_of(v));
   if (!call.bias) return;
   bias = GuardedTensor::vector(call.head, stored_);
-  for (int64_t v = 0; v < stored_; ++v) {
+  bias.fill([&](int64_t, int64_t v) {
     double value = number_of(call, random, 0.5, 3);
     if (call.values == Values::kOffset) value += call.head == DType::kFloat16 ? 0x1p12 : 0x1p20;
     if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
-    bias.set(0, v, value);
-  }
+    return value;
+  });
   bias_of.resize(vocab);
   for (int64_t v = 0; v < vocab; ++v) bias_of[v] = bias.get(0, row_of(v));
 }
@@ -167,14 +158,7 @@ void Side::draw_lora(Random& random, int64_t hidden_size) {
   const int64_t rank = call.lora_rank;
   const auto draw = [&](GuardedTensor& tensor, int64_t rows, int64_t cols, double scale) {
     tensor = GuardedTensor::rows(call.lora, rows, cols, call.head_gap);
-    oracle::MatrixXd drawn(rows, cols);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t k = 0; k < cols; ++k) {
-        tensor.set(i, k, number_of(call, random, scale, 1));
-        drawn(i, k) = tensor.get(i, k);
-      }
-    }
-    return drawn;
+    return tensor.fill([&](int64_t, int64_t) { return number_of(call, random, scale, 1); });
   };
   const oracle::MatrixXd stored = draw(lora_b, stored_, rank, 0.7);
   b.resize(call.vocab, rank);
@@ -188,24 +172,20 @@ void Side::draw_lora(Random& random, int64_t hidden_size) {
 
 void Side::draw_finished(Random& random) {
   finished = rows_of_tokens(call, call.states, call.vocab, kInputs);
-  raw.resize(call.tokens(), call.vocab);
   double scale = 2;
   if (call.values == Values::kCertain) scale = 40;
   if (call.values == Values::kLarge) scale = 5000;
-  for (int64_t i = 0; i < raw.rows(); ++i) {
-    for (int64_t v = 0; v < raw.cols(); ++v) {
-      double value = call.values == Values::kTies && i % 2 == 0 ? 1 : number_of(call, random, scale, 4);
-      if (call.values == Values::kOffset) value += call.states == DType::kFloat16 ? 0x1p12 : 0x1p20;
-      if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
-      finished.set(i, v, value);
-      raw(i, v) = finished.get(i, v);
-    }
-  }
+  raw = finished.fill([&](int64_t i, int64_t v) {
+    double value = call.values == Values::kTies && i % 2 == 0 ? 1 : number_of(call, random, scale, 4);
+    if (call.values == Values::kOffset) value += call.states == DType::kFloat16 ? 0x1p12 : 0x1p20;
+    if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
+    return value;
+  });
   if (call.values == Values::kMasked) {
     bias_of = oracle::VectorXd::Zero(call.vocab);
     for (int64_t v = 3; v < call.vocab; v += 4) bias_of[v] = -std::numeric_limits<double>::infinity();
   }
-  raw_error = raw.unaryExpr([](double value) { return std::isinf(value) ? 0 : 0 * value; });
+  raw_error = oracle::MatrixXd::Zero(raw.rows(), raw.cols());
 }
 
 void Side::multiply() {
@@ -240,12 +220,7 @@ Logits Side::logits(int64_t first, int64_t count) {
   }
   // With ids, cut the list of ids; otherwise, cut the rows.
   const auto cut = [&](GuardedTensor& tensor) {
-    Tensor view = tensor.view();
-    if (!ids.empty() || !view.given()) return view;
-    view.data =
-        static_cast<std::byte*>(view.data) + first * view.strides[0] * static_cast<int64_t>(size_of(view.dtype));
-    view.sizes[0] = count;
-    return view;
+    return ids.empty() ? cut_axis(tensor.view(), first, count) : tensor.view();
   };
   out.hidden = hidden.view();
   logitless::LmHead& head = out.head;

@@ -20,7 +20,7 @@ int64_t TaskTensors::draw_id() {
 
 // Ids are [N] or [B, T], or every second entry of a table.
 ConstTensor TaskTensors::ids_of(const std::vector<int64_t>& ids) {
-  const DType dtype = call_.ids32 ? DType::kInt32 : DType::kInt64;
+  const DType dtype = type_of_ids();
   const int64_t step = call_.strided_ids ? 2 : 1;
   GuardedTensor& tensor =
       call_.packed || !call_.strided_ids
@@ -45,7 +45,7 @@ ConstTensor TaskTensors::draw_targets(const TokenOptions& token) {
 
 ConstTensor TaskTensors::numbers(int64_t count, double mean, double deviation) {
   GuardedTensor& tensor = tensors_.emplace_back(GuardedTensor::vector(call_.numbers, count));
-  for (int64_t i = 0; i < count; ++i) tensor.set(0, i, mean + deviation * normal_of(random_));
+  tensor.fill([&](int64_t, int64_t) { return mean + deviation * normal_of(random_); });
   tensor.keep();
   return tensor.view();
 }
@@ -65,37 +65,38 @@ void TaskTensors::set_token(TokenOptions& token) {
   token.temperatures = temperatures_;
 }
 
+std::span<const float> TaskTensors::draw_weights() {
+  for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
+  return weights_;
+}
+std::span<const uint8_t> TaskTensors::draw_mask() {
+  for (int64_t i = 0; i < call_.tokens(); ++i) mask_.push_back(!call_.all_ignored && below(random_, 4) != 0);
+  return mask_;
+}
+
 void TaskTensors::set(CrossEntropy& task) {
   set_token(task.token);
   task.targets = draw_targets(task.token);
-  if (!call_.weights_of_entries) return;
-  for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
-  task.class_weights = weights_;
+  if (call_.weights_of_entries) task.class_weights = draw_weights();
 }
 
 void TaskTensors::set(TokenStatistics& task) {
   set_token(task.token);
   if (call_.targets) task.targets = draw_targets(task.token);
-  if (!call_.weights_of_entries) return;
-  for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
-  task.request.cross_weights = weights_;
+  if (call_.weights_of_entries) task.request.cross_weights = draw_weights();
 }
 
 void TaskTensors::set(CustomLoss& task) {
   set_token(task.token);
   task.targets = draw_targets(task.token);
-  for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
-  task.loss = &loss_.emplace(call_, weights_);
+  task.loss = &loss_.emplace(call_, draw_weights());
 }
 
 void TaskTensors::set(PolicyLoss& task) {
   set_token(task.token);
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < call_.tokens(); ++i) ids.push_back(draw_id());
-  if (call_.mask) {
-    for (int64_t i = 0; i < call_.tokens(); ++i) mask_.push_back(!call_.all_ignored && below(random_, 4) != 0);
-    task.mask = mask_;
-  }
+  if (call_.mask) task.mask = draw_mask();
   labels_of_rows_ = ids;
   for (size_t i = 0; i < mask_.size(); ++i) {
     if (mask_[i] == 0) labels_of_rows_[i] = -100, ids[i] = -7;  // these ids are not read
@@ -129,9 +130,8 @@ IdSets TaskTensors::draw_kept(const std::vector<int64_t>& chosen) {
     }
     offsets.push_back(static_cast<int64_t>(ids.size()));
   }
-  GuardedTensor& tensor = tensors_.emplace_back(
-      GuardedTensor::vector(call_.ids32 ? DType::kInt32 : DType::kInt64, static_cast<int64_t>(ids.size())));
-  for (size_t e = 0; e < ids.size(); ++e) tensor.set(0, static_cast<int64_t>(e), static_cast<double>(ids[e]));
+  GuardedTensor& tensor = tensors_.emplace_back(GuardedTensor::vector(type_of_ids(), std::ssize(ids)));
+  tensor.fill([&](int64_t, int64_t e) { return static_cast<double>(ids[static_cast<size_t>(e)]); });
   tensor.keep();
   return IdSets(tensor.view(), offsets);
 }
@@ -180,7 +180,7 @@ void TaskTensors::set(KtoLoss& task) {
   if (task.loss_type == KtoLossType::kA2po) task.reward_targets = numbers(call_.sequences, 0, 1);
   if (!call_.weights_of_entries) return;
   GuardedTensor& weights = tensors_.emplace_back(GuardedTensor::vector(call_.numbers, call_.sequences));
-  for (int64_t s = 0; s < call_.sequences; ++s) weights.set(0, s, 0.5 * static_cast<double>(below(random_, 4)));
+  weights.fill([&](int64_t, int64_t) { return 0.5 * static_cast<double>(below(random_, 4)); });
   weights.keep();
   task.sequence_weights = weights.view();
 }
@@ -203,7 +203,7 @@ IdSets TaskTensors::draw_sets(bool distinct) {
     offsets.push_back(static_cast<int64_t>(ids.size()));
     labels_of_rows_.push_back(count == 0 ? -100 : 0);
   }
-  const DType dtype = call_.ids32 ? DType::kInt32 : DType::kInt64;
+  const DType dtype = type_of_ids();
   GuardedTensor& tensor =
       tensors_.emplace_back(call_.padded_sets ? GuardedTensor::rows(dtype, call_.tokens(), 3)
                                               : GuardedTensor::vector(dtype, static_cast<int64_t>(ids.size())));
@@ -247,19 +247,13 @@ void TaskTensors::set(SoftCrossEntropy& task) {
   if (call_.dense_targets) {
     const DType dtype = call_.states == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     GuardedTensor& rows = tensors_.emplace_back(GuardedTensor::rows(dtype, call_.tokens(), call_.vocab));
-    for (int64_t i = 0; i < call_.tokens(); ++i) {
-      for (int64_t v = 0; v < call_.vocab; ++v) {
-        rows.set(i, v, student_.is_masked(v) ? 0 : 0.125 * static_cast<double>(below(random_, 4)));
-      }
-    }
+    rows.fill(
+        [&](int64_t, int64_t v) { return student_.is_masked(v) ? 0 : 0.125 * static_cast<double>(below(random_, 4)); });
     rows.keep();
     task.targets = SoftTargets(rows.view());
     if (!call_.mask) return;
-    for (int64_t i = 0; i < call_.tokens(); ++i) {
-      mask_.push_back(!call_.all_ignored && below(random_, 4) != 0);
-      labels_of_rows_.push_back(mask_.back() == 0 ? -100 : 0);
-    }
-    task.targets.mask = mask_;
+    task.targets.mask = draw_mask();
+    for (const uint8_t counts : mask_) labels_of_rows_.push_back(counts == 0 ? -100 : 0);
     return;
   }
   const IdSets sets = draw_sets(false);

@@ -60,6 +60,9 @@ class TaskTensors {
   GuardedTensor& numbers_of(const IdSets& sets);
   void for_each_id(const IdSets& sets, const std::function<void(int64_t entry, int64_t count)>& visit) const;
   int64_t draw_id();
+  DType type_of_ids() const { return call_.ids32 ? DType::kInt32 : DType::kInt64; }
+  std::span<const float> draw_weights();
+  std::span<const uint8_t> draw_mask();
 
   const DrawnCall& call_;
   Side& student_;

@@ -88,15 +88,13 @@ void operator delete(void* memory, size_t) noexcept { free(memory); }
 
 namespace {
 
-void* or_throw(void* memory) {
-  if (!memory) throw std::bad_alloc();
-  return memory;
+void* try_allocate(size_t bytes) {
+  news.fetch_add(1, std::memory_order_relaxed);
+  return count_allocated(std::malloc(bytes == 0 ? 1 : bytes));
 }
-void* try_allocate(size_t bytes) { return count_allocated(std::malloc(bytes == 0 ? 1 : bytes)); }
-void* allocate(size_t bytes) { return or_throw(try_allocate(bytes)); }
-void* allocate(size_t bytes, std::align_val_t alignment) {
+void* try_allocate(size_t bytes, std::align_val_t alignment) {
   const auto align = static_cast<size_t>(alignment);
-  return or_throw(count_allocated(std::aligned_alloc(align, (bytes + align - 1) / align * align)));
+  return count_allocated(std::aligned_alloc(align, (bytes + align - 1) / align * align));
 }
 void release(void* memory) {
   count_freed(memory);
@@ -105,23 +103,6 @@ void release(void* memory) {
 
 }  // namespace
 
-void* operator new(size_t bytes) {
-  news.fetch_add(1, std::memory_order_relaxed);
-  return allocate(bytes);
-}
-void* operator new[](size_t bytes) { return allocate(bytes); }
-// std::stable_sort allocates its buffer with these. The sanitizer's versions do not match the delete below.
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
-void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
-void* operator new(size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
-void* operator new[](size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
-void operator delete(void* memory) noexcept { release(memory); }
-void operator delete[](void* memory) noexcept { release(memory); }
-void operator delete(void* memory, size_t) noexcept { release(memory); }
-void operator delete[](void* memory, size_t) noexcept { release(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
-void operator delete[](void* memory, size_t, std::align_val_t) noexcept { release(memory); }
+#include "support/operators_new.h"
 
 #endif

@@ -78,18 +78,12 @@ inline const Forward<TokenStatistics>& forward_of(const TokenStats& stats) {
   return left;
 }
 
-/// The function that runs a task: the library's run(), or a test's replacement that is compared with the same
-/// oracle.
-template <Task T>
-inline typename T::Result (*run_task)(const Context&, const Logits&, const T&, const logitless::Gradients&) = &run<T>;
-
 /// The verbs of a task on matrices; calling the object is run(). `Inputs` are the task's tensors.
 template <class Task, class... Inputs>
 struct Verbs {
   auto operator()(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,
                   const Task& options = {}, const Gradients& gradients = {}) const {
-    return run_task<Task>(context, logits_of(hidden, head), with(options, inputs...),
-                          gradients_of(gradients, hidden, head));
+    return run(context, logits_of(hidden, head), with(options, inputs...), gradients_of(gradients, hidden, head));
   }
   auto operator()(const Context& context, const FinishedLogits& logits, const Inputs&... inputs,
                   const Task& options = {}, const LogitsGradient& d_logits = {}) const {
@@ -137,8 +131,7 @@ inline constexpr Verbs<IdLogps, IdSets> id_logps;
 inline TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                       const Targets& targets, const TokenOptions& token = {},
                                       const StatsRequest& request = {}, Plan* plan = nullptr) {
-  TokenStatisticsResult result =
-      run_task<TokenStatistics>(context, logits_of(hidden, head), TokenStatistics{targets, token, request}, {});
+  TokenStatisticsResult result = run(context, logits_of(hidden, head), TokenStatistics{targets, token, request}, {});
   if (plan) *plan = result.plan;
   return std::move(result.stats);
 }
@@ -157,8 +150,8 @@ inline Plan plan_token_stats(const Context& context, const HiddenStates& hidden,
 inline TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const Targets& targets, const TokenOptions& token, TokenLoss& loss,
                                  const Gradients& gradients = {}, Plan* plan = nullptr) {
-  TokenStatisticsResult result = run_task<CustomLoss>(
-      context, logits_of(hidden, head), CustomLoss{targets, token, &loss}, gradients_of(gradients, hidden, head));
+  TokenStatisticsResult result =
+      run(context, logits_of(hidden, head), CustomLoss{targets, token, &loss}, gradients_of(gradients, hidden, head));
   if (plan) *plan = result.plan;
   return std::move(result.stats);
 }

@@ -32,10 +32,6 @@ void* try_allocate(size_t bytes, std::align_val_t alignment) {
   const auto align = static_cast<size_t>(alignment);
   return fails() ? nullptr : counted(std::aligned_alloc(align, (bytes + align - 1) / align * align));
 }
-void* or_throw(void* memory) {
-  if (!memory) throw std::bad_alloc();
-  return memory;
-}
 void release(void* memory) {
   if (memory) alive.fetch_sub(1);
   std::free(memory);
@@ -61,17 +57,4 @@ int64_t blocks_alive() { return alive.load(); }
 
 }  // namespace logitless::testing
 
-void* operator new(size_t bytes) { return or_throw(try_allocate(bytes)); }
-void* operator new[](size_t bytes) { return or_throw(try_allocate(bytes)); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
-void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return try_allocate(bytes); }
-void* operator new(size_t bytes, std::align_val_t alignment) { return or_throw(try_allocate(bytes, alignment)); }
-void* operator new[](size_t bytes, std::align_val_t alignment) { return or_throw(try_allocate(bytes, alignment)); }
-void operator delete(void* memory) noexcept { release(memory); }
-void operator delete[](void* memory) noexcept { release(memory); }
-void operator delete(void* memory, size_t) noexcept { release(memory); }
-void operator delete[](void* memory, size_t) noexcept { release(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
-void operator delete[](void* memory, size_t, std::align_val_t) noexcept { release(memory); }
+#include "support/operators_new.h"

@@ -2,10 +2,13 @@
 #include "support/host_tensor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <new>
+#include <vector>
+
+#include "oracle/oracle.h"
 
 namespace logitless::testing {
 namespace {
@@ -15,32 +18,19 @@ constexpr uint16_t kUntouched16 = 0x7fd5;
 constexpr uint32_t kUntouched32 = 0x7fd5a5a5;
 constexpr uint64_t kUntouched64 = 0x7ffd5a5a5a5a5a5a;
 
-void set_untouched(std::byte* at, DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-    case DType::kFloat16:
-      std::memcpy(at, &kUntouched16, sizeof kUntouched16);
-      break;
-    case DType::kFloat32:
-      std::memcpy(at, &kUntouched32, sizeof kUntouched32);
-      break;
-    default:
-      std::memcpy(at, &kUntouched64, sizeof kUntouched64);
-      break;
-  }
-}
-
-bool is_untouched(const std::byte* at, DType dtype) {
-  std::byte expected[8];
-  set_untouched(expected, dtype);
-  return std::memcmp(at, expected, size_of(dtype)) == 0;
+// The bytes of an element that was never written.
+std::array<std::byte, 8> untouched(DType dtype) {
+  std::array<std::byte, 8> out;
+  const size_t size = size_of(dtype);
+  std::memcpy(out.data(),
+              size == 2   ? static_cast<const void*>(&kUntouched16)
+              : size == 4 ? static_cast<const void*>(&kUntouched32)
+                          : &kUntouched64,
+              size);
+  return out;
 }
 
 }  // namespace
-
-std::shared_ptr<void> heap_memory(size_t bytes) {
-  return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
-}
 
 bfloat16 to_bfloat16(double value) {
   if (std::isnan(value)) return {0x7fc0};
@@ -96,27 +86,30 @@ double half_ulp(double value, DType dtype) {
   return std::ldexp(1.0, exponent - digits);
 }
 
-HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, const Allocate& allocate)
-    : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
-  allocate_untouched(allocate);
+void write_element(void* at, DType dtype, double value) {
+  const auto put = [&](auto number) { std::memcpy(at, &number, sizeof number); };
+  if (dtype == DType::kFloat64) put(value);
+  if (dtype == DType::kFloat32) put(static_cast<float>(value));
+  if (dtype == DType::kBFloat16) put(to_bfloat16(value));
+  if (dtype == DType::kFloat16) put(to_float16(value));
+  if (dtype == DType::kInt32) put(static_cast<int32_t>(value));
+  if (dtype == DType::kInt64) put(static_cast<int64_t>(value));
+  if (dtype == DType::kUInt8) put(static_cast<uint8_t>(value));
 }
 
-HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
-                       const Allocate& allocate)
+HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding)
+    : HostTensor(dtype, rows, cols, padding, Rows::kFollowing, 1) {}
+
+HostTensor::HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch)
     : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + padding) {
   if (places != Rows::kFollowing && rows > 0) {
     time_ = rows / batch;
     batch_stride_ = places == Rows::kSlice ? (time_ + 2) * stride_ : stride_;
     if (places == Rows::kTransposed) stride_ *= batch;
   }
-  allocate_untouched(allocate);
-}
-
-void HostTensor::allocate_untouched(const Allocate& allocate) {
-  data_ = allocate(static_cast<size_t>(elements()) * size_of(dtype_));
-  for (size_t at = 0; at < bytes().size(); at += size_of(dtype_)) {
-    set_untouched(static_cast<std::byte*>(data_.get()) + at, dtype_);
-  }
+  const size_t size = size_of(dtype);
+  data_ = std::shared_ptr<std::byte[]>(new std::byte[static_cast<size_t>(elements()) * size]);
+  for (size_t at = 0; at < bytes().size(); at += size) std::memcpy(data_.get() + at, untouched(dtype).data(), size);
 }
 
 int64_t HostTensor::begin_of(int64_t row) const {
@@ -124,49 +117,23 @@ int64_t HostTensor::begin_of(int64_t row) const {
 }
 
 double HostTensor::get(int64_t row, int64_t col) const {
-  const int64_t at = begin_of(row) + col;
-  switch (dtype_) {
-    case DType::kBFloat16:
-      return to_double(static_cast<const bfloat16*>(data_.get())[at]);
-    case DType::kFloat16:
-      return to_double(static_cast<const float16*>(data_.get())[at]);
-    case DType::kFloat32:
-      return static_cast<const float*>(data_.get())[at];
-    case DType::kFloat64:
-      return static_cast<const double*>(data_.get())[at];
-    default:
-      return std::numeric_limits<double>::quiet_NaN();
-  }
+  return oracle::read_element(data_.get(), dtype_, begin_of(row) + col);
 }
 
 void HostTensor::set(int64_t row, int64_t col, double value) {
-  const int64_t at = begin_of(row) + col;
-  switch (dtype_) {
-    case DType::kBFloat16:
-      static_cast<bfloat16*>(data_.get())[at] = to_bfloat16(value);
-      break;
-    case DType::kFloat16:
-      static_cast<float16*>(data_.get())[at] = to_float16(value);
-      break;
-    case DType::kFloat32:
-      static_cast<float*>(data_.get())[at] = static_cast<float>(value);
-      break;
-    default:
-      static_cast<double*>(data_.get())[at] = value;
-      break;
-  }
+  write_element(data_.get() + static_cast<size_t>(begin_of(row) + col) * size_of(dtype_), dtype_, value);
 }
 
 std::span<const std::byte> HostTensor::bytes() const {
-  return {static_cast<const std::byte*>(data_.get()), static_cast<size_t>(elements()) * size_of(dtype_)};
+  return {data_.get(), static_cast<size_t>(elements()) * size_of(dtype_)};
 }
 
 bool HostTensor::padding_is_intact() const {
   std::vector<bool> in_row(static_cast<size_t>(elements()));
   for (int64_t row = 0; row < rows_; ++row) std::fill_n(in_row.begin() + begin_of(row), cols_, true);
-  const auto* base = static_cast<const std::byte*>(data_.get());
+  const size_t size = size_of(dtype_);
   for (size_t at = 0; at < in_row.size(); ++at) {
-    if (!in_row[at] && !is_untouched(base + at * size_of(dtype_), dtype_)) return false;
+    if (!in_row[at] && std::memcmp(data_.get() + at * size, untouched(dtype_).data(), size) != 0) return false;
   }
   return true;
 }

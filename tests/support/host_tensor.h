@@ -1,10 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Tensors that own their memory, for tests: any element type, padded rows, and memory from any allocator.
+// Rows of tokens that own their memory, with any element type and padding.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,18 +14,15 @@
 
 namespace logitless::testing {
 
-/// Returns `bytes` bytes, aligned for a double if the element size allows it. Never null, even for 0 bytes.
-using Allocate = std::function<std::shared_ptr<void>(size_t bytes)>;
-
-/// Returns exactly `bytes` bytes from the heap, so that the address sanitizer detects any access beyond them.
-std::shared_ptr<void> heap_memory(size_t bytes);
-
 /// Returns the nearest bfloat16, ties to even. Independent of the library's own rounding.
 bfloat16 to_bfloat16(double value);
 double to_double(bfloat16 value);
 /// The same for float16.
 float16 to_float16(double value);
 double to_double(float16 value);
+
+/// Stores the nearest value of the element type.
+void write_element(void* at, DType dtype, double value);
 
 /// Returns half the spacing of `dtype` at |value|: the error of one rounding to nearest.
 double half_ulp(double value, DType dtype);
@@ -44,10 +40,9 @@ enum class Rows {
 class HostTensor {
  public:
   HostTensor() = default;
-  HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0, const Allocate& allocate = heap_memory);
+  HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding = 0);
   /// The rows are `batch` sequences of equal length.
-  HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch,
-             const Allocate& allocate);
+  HostTensor(DType dtype, int64_t rows, int64_t cols, int64_t padding, Rows places, int64_t batch);
 
   DType dtype() const { return dtype_; }
   int64_t rows() const { return rows_; }
@@ -69,7 +64,6 @@ class HostTensor {
   bool padding_is_intact() const;
 
  private:
-  void allocate_untouched(const Allocate& allocate);
   int64_t begin_of(int64_t row) const;
   int64_t elements() const { return rows_ == 0 ? 0 : begin_of(rows_ - 1) + cols_; }
 
@@ -79,26 +73,7 @@ class HostTensor {
   int64_t stride_ = 0;
   int64_t time_ = 0;
   std::optional<int64_t> batch_stride_;
-  std::shared_ptr<void> data_;
-};
-
-/// A plain array in memory from the test's allocator.
-template <class T>
-class HostArray {
- public:
-  HostArray() = default;
-  HostArray(const std::vector<T>& values, const Allocate& allocate)
-      : size_(values.size()), data_(allocate(values.size() * sizeof(T))) {
-    for (size_t i = 0; i < size_; ++i) data()[i] = values[i];
-  }
-
-  T* data() const { return static_cast<T*>(data_.get()); }
-  int64_t size() const { return static_cast<int64_t>(size_); }
-  std::span<const T> span() const { return {data(), size_}; }
-
- private:
-  size_t size_ = 0;
-  std::shared_ptr<void> data_;
+  std::shared_ptr<std::byte[]> data_;  ///< shared by copies
 };
 
 }  // namespace logitless::testing

@@ -14,27 +14,31 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 bool is_hidden_vocab(const InputSpec& spec) { return spec.layout == HeadLayout::kHiddenVocab; }
 
-HostTensor head_tensor(const InputSpec& spec, DType dtype, const Allocate& allocate) {
-  return is_hidden_vocab(spec) ? HostTensor(dtype, spec.hidden, spec.vocab, spec.padding, allocate)
-                               : HostTensor(dtype, spec.vocab, spec.hidden, spec.padding, allocate);
+HostTensor head_tensor(const InputSpec& spec, DType dtype) {
+  return is_hidden_vocab(spec) ? HostTensor(dtype, spec.hidden, spec.vocab, spec.padding)
+                               : HostTensor(dtype, spec.vocab, spec.hidden, spec.padding);
 }
 
-HostTensor hidden_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
-  return HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, places, spec.sequences, allocate);
+HostTensor hidden_tensor(const InputSpec& spec, DType dtype, Rows places) {
+  return HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, places, spec.sequences);
 }
 
 // Fills the gaps between strided targets: not an entry of any vocabulary, and not ignore_index.
 constexpr int64_t kNoEntry = 123456789;
 
-HostArray<int64_t> lay_out(const std::vector<int64_t>& ids, bool strided, int64_t sequences, const Allocate& allocate) {
-  if (!strided || ids.empty()) return HostArray<int64_t>(ids, allocate);
+// Returns the number of sequences of equal length in strided targets. Packed sequences may have any length.
+int64_t target_sequences(const InputSpec& spec) { return spec.offsets.empty() ? spec.sequences : 1; }
+
+std::vector<int64_t> lay_out(const std::vector<int64_t>& ids, const InputSpec& spec) {
+  if (!spec.strided_targets || ids.empty()) return ids;
+  const int64_t sequences = target_sequences(spec);
   const auto time = static_cast<int64_t>(ids.size()) / sequences, batch_stride = 2 * (time + 1);
   std::vector<int64_t> table(static_cast<size_t>((sequences - 1) * batch_stride + 2 * (time - 1) + 1), kNoEntry);
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
     table[static_cast<size_t>(row / time * batch_stride + row % time * 2)] = ids[i];
   }
-  return HostArray<int64_t>(table, allocate);
+  return table;
 }
 
 // Returns the vocabulary entry that each row favours.
@@ -79,9 +83,9 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
 
 Inputs::Inputs(const InputSpec& input_spec)
     : spec(input_spec),
-      hidden(hidden_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
-      weight(head_tensor(spec, spec.dtype, spec.allocate)),
-      bias(spec.bias ? HostTensor(spec.dtype, 1, spec.vocab, 0, spec.allocate) : HostTensor()) {
+      hidden(hidden_tensor(spec, spec.dtype, spec.hidden_rows)),
+      weight(head_tensor(spec, spec.dtype)),
+      bias(spec.bias ? HostTensor(spec.dtype, 1, spec.vocab) : HostTensor()) {
   std::mt19937_64 random(spec.seed);
   std::normal_distribution<double> normal(0, 1);
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -107,19 +111,14 @@ Inputs::Inputs(const InputSpec& input_spec)
       set_hidden(i, h, spec.poison && without[i] ? kNaN : value);
     }
   }
-  targets = lay_out(ids, spec.strided_targets, target_sequences(), spec.allocate);
-  if (!spec.offsets.empty()) offsets = HostArray<int64_t>(spec.offsets, spec.allocate);
+  targets = lay_out(ids, spec);
 }
 
 HiddenStates Inputs::hidden_view() const {
   HiddenStates view(hidden.view(), spec.sequences);
-  if (!spec.offsets.empty()) view.offsets = offsets.span();
+  if (!spec.offsets.empty()) view.offsets = spec.offsets;
   view.batch_stride = hidden.batch_stride();
   return view;
-}
-
-int64_t Inputs::target_sequences() const {
-  return spec.offsets.empty() ? spec.sequences : 1;  // packed sequences may have any length
 }
 
 LmHead Inputs::head_view() const {
@@ -130,9 +129,9 @@ LmHead Inputs::head_view() const {
 }
 
 Targets Inputs::targets_view() const {
-  if (!spec.strided_targets) return Targets(targets.data(), targets.size());
-  const int64_t batch = target_sequences();
-  return Targets(targets.data(), batch, spec.tokens / batch, 2 * (spec.tokens / batch + 1), 2);
+  if (!spec.strided_targets) return Targets(std::span<const int64_t>(targets));
+  const int64_t batch = target_sequences(spec), time = spec.tokens / batch;
+  return Targets(targets.data(), batch, time, 2 * (time + 1), 2);
 }
 
 double Inputs::weight_at(int64_t entry, int64_t column) const {
@@ -179,9 +178,9 @@ GradientOutputs::GradientOutputs(Inputs& inputs, const RunSpec& run) : inputs_(i
   run_.d_bias = run.d_bias && spec.bias;
   const DType dtype = run.gradient_dtype.value_or(spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
   const DType sink_dtype = spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  if (run.d_hidden) d_hidden_ = hidden_tensor(spec, dtype, run.d_hidden_rows, run.allocate);
-  if (run.d_weight) d_weight_ = head_tensor(spec, run.sink ? sink_dtype : dtype, run.allocate);
-  if (run_.d_bias) d_bias_ = HostTensor(dtype, 1, spec.vocab, 0, run.allocate);
+  if (run.d_hidden) d_hidden_ = hidden_tensor(spec, dtype, run.d_hidden_rows);
+  if (run.d_weight) d_weight_ = head_tensor(spec, run.sink ? sink_dtype : dtype);
+  if (run_.d_bias) d_bias_ = HostTensor(dtype, 1, spec.vocab);
   if (!run.accumulate) return;
   for (HostTensor* output : {&d_hidden_, &d_weight_, &d_bias_}) {
     if (output == &d_weight_ && run.sink) continue;

@@ -41,7 +41,6 @@ struct InputSpec {
   /// Hidden states of ignored rows are NaN.
   bool poison = true;
   uint64_t seed = 1;
-  Allocate allocate = heap_memory;
 };
 
 struct Inputs {
@@ -54,17 +53,12 @@ struct Inputs {
   double weight_at(int64_t entry, int64_t column) const;
   void set_weight(int64_t entry, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
-  bool padding_is_intact() const { return hidden.padding_is_intact() && weight.padding_is_intact(); }
-
-  /// Returns the number of sequences of equal length in strided targets.
-  int64_t target_sequences() const;
 
   InputSpec spec;
-  HostTensor hidden;  ///< [N, H]
-  HostTensor weight;  ///< in the head's layout
-  HostTensor bias;    ///< [1, V], or [0, 0]
-  HostArray<int64_t> targets;
-  HostArray<int64_t> offsets;
+  HostTensor hidden;             ///< [N, H]
+  HostTensor weight;             ///< in the head's layout
+  HostTensor bias;               ///< [1, V], or [0, 0]
+  std::vector<int64_t> targets;  ///< or a table, if strided
 };
 
 /// Draw one number per token or per vocabulary entry, from the same seed as the inputs.
@@ -85,7 +79,6 @@ struct RunSpec {
   std::optional<DType> gradient_dtype;    ///< of the outputs; unset: float32, or float64 for float64 inputs
   bool sink = false;                      ///< d_weight through a WeightGradientSink
   bool sink_overwrites_weight = false;    ///< the sink then fills each tile of the weight with NaN
-  Allocate allocate = heap_memory;
 };
 
 /// Gradient outputs with their own memory. They hold NaN before the call, or numbers if it accumulates.

@@ -182,6 +182,24 @@ std::vector<OptionCase<Options>> option_cases() {
   return cases;
 }
 
+/// Sets the options in which a case differs from the defaults, except its loss type, those of `token`, and
+/// the clip range that only covariances need. Returns whether there are any.
+template <class Options>
+bool set_options(const OptionCase<Options>& one, Options& to) {
+  bool any = false;
+  const auto set = [&]<class T>(const Field& field, T& member, const T& value, const T& by_default) {
+    if constexpr (!std::is_same_v<T, TokenOptions>) {
+      const std::string name = field.name;
+      if (name == "loss_type" || (name.starts_with("epsilon") && name != one.field)) return;
+      if (text_of(value) == text_of(by_default)) return;
+      member = value;
+      any = true;
+    }
+  };
+  visit_fields(FieldsOf<Options>(), set, to, one.changed, Options());
+  return any;
+}
+
 /// Returns all options as text, one per line.
 template <class Options>
 std::string all_text(const Options& options) {
@@ -189,6 +207,88 @@ std::string all_text(const Options& options) {
   say_fields(options, [&](const char* name, const std::string& value) { text += name + (" = " + value) + "\n"; });
   return text;
 }
+
+/// The tensors of the calls. Ratios are on both sides of their bounds.
+struct OptionBatch : Batch {
+  std::vector<float> sampling_logps, teacher_logps;
+  std::vector<float> scores = {1, 0, 0, -1}, sequence_weights = {1, 0.5, 2, 0.25};
+  std::vector<double> kl = {-30, -31, -32}, kl_ref = {-30.5, -31.5, -33};
+  FromHidden other;  ///< a teacher with other hidden states
+
+  OptionBatch() : Batch(true) {
+    const std::vector<double> own = compute_token_stats(Context(), model.states(), model.head(), targets()).logp;
+    for (size_t i = 0; i < own.size(); ++i) {
+      old_logps[i] = static_cast<float>(own[i] + 0.3 * (static_cast<int>(i % 7) - 3));
+      ref_logps[i] = static_cast<float>(own[i] + 0.2 * (static_cast<int>(i % 5) - 2));
+      teacher_logps.push_back(static_cast<float>(own[i] + 0.4 * (static_cast<int>(i % 3) - 1)));
+      sampling_logps.push_back(old_logps[i] + 0.8F * static_cast<float>(static_cast<int>(i % 5) - 2));
+    }
+    old_logps[6] -= 27;                                  // with a negative advantage: beyond any clamp
+    for (size_t i = 15; i < 20; ++i) old_logps[i] += 2;  // a sequence that has drifted
+    other.hidden = normal(kTokens * kHidden, 11);
+    mask[3] = mask[4] = 0;  // sequences of different lengths, one of them empty
+    for (size_t i = 10; i < 15; ++i) mask[i] = 0;
+  }
+
+  /// Returns the task with its tensors and these options.
+  template <class Task>
+  Task task_of(const Task& options) const {
+    return with(options, targets());
+  }
+  SoftCrossEntropy task_of(const SoftCrossEntropy& options) const { return with(options, sparse()); }
+  IdLogps task_of(const IdLogps& options) const { return with(options, sparse().sets); }
+  PolicyLoss task_of(const PolicyLoss& options) const {
+    PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
+    const bool sampled = options.sampler_correction != SamplerCorrection::kNone ||
+                         options.teacher_against == TeacherAgainst::kSampling || options.m2_threshold ||
+                         options.sampler_penalty != 0;
+    if (sampled) batch.sampling_logps = {sampling_logps.data(), kTokens};
+    const bool scored = options.loss_type == PolicyLossType::kTopr || options.positive_nll_weight != 0;
+    if (scored) batch.scores = {scores.data(), kBatch};
+    if (options.teacher_weight != 0) batch.teacher_logps = {teacher_logps.data(), kTokens};
+    return with(options, batch);
+  }
+  PreferenceLoss task_of(const PreferenceLoss& options) const {
+    if (!std::ranges::any_of(options.loss_type, needs_reference)) return with(options, targets());
+    Reference of_case = reference();
+    if (options.ld_alpha) of_case.logps = {ref_logps.data(), kTokens};
+    return with(options, targets(), of_case);
+  }
+  KtoLoss task_of(const KtoLoss& options) const {
+    KtoBatch batch = kto(reference());
+    if (options.loss_type == KtoLossType::kKto) {
+      batch.kl_logps = {kl.data(), 3};
+      batch.kl_ref_logps = {kl_ref.data(), 3};
+    }
+    if (options.loss_type == KtoLossType::kA2po) batch.reward_targets = {scores.data(), kBatch};
+    if (options.loss_type == KtoLossType::kBco) batch.sequence_weights = {sequence_weights.data(), kBatch};
+    return with(options, batch);
+  }
+  Distillation task_of(const Distillation& options) const {
+    return with(options, Teacher{other.states(), other.head(), {}}, targets());
+  }
+  SetDistillation task_of(const SetDistillation& options) const { return with(options, set_teacher(), targets()); }
+
+  /// Runs the task with these options and all gradients. Returns its refusal, or an empty string.
+  std::string refusal(const auto& options) const {
+    FromHidden::Outputs outputs;
+    try {
+      model.call(Verbs<std::remove_cvref_t<decltype(options)>>(), Context(), task_of(options), outputs.views());
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+    return "";
+  }
+  /// Returns whether the library plans a call with these options.
+  bool accepts(const auto& options) const {
+    try {
+      plan(Context(), logits_of(model.states(), model.head()), task_of(options));
+      return true;
+    } catch (const InvalidInput&) {
+      return false;
+    }
+  }
+};
 
 /// Returns the cases ("field = value") that are refused, because the field has no use with the other options.
 inline std::set<std::string> refused(const auto&) { return {}; }

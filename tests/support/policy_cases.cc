@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "support/policy_cases.h"
 #include "support/calls.h"
+#include "support/option_cases.h"
 
 #include <cmath>
 #include <limits>
@@ -12,138 +13,15 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool takes_sequence_ratio(PolicyLossType v) {
-  return v != PolicyLossType::kRloo && v != PolicyLossType::kVespo && v != PolicyLossType::kGmpo;
-}
-bool takes_sequence_correction(PolicyLossType v) { return v != PolicyLossType::kVespo; }
-// The other losses refuse delta.
-bool clips_on_both_sides(PolicyLossType v) {
-  using enum PolicyLossType;
-  return v == kGrpo || v == kBnpo || v == kDrGrpo || v == kDapo || v == kLuspo || v == kRloo || v == kPpo ||
-         v == kClipCov;
-}
-bool truncates(PolicyLossType v) { return v == PolicyLossType::kCispo || v == PolicyLossType::kDppo; }
-bool is_gmpo(PolicyLossType v) { return v == PolicyLossType::kGmpo; }
-bool takes_narrow_clip(PolicyLossType v) { return clips_on_both_sides(v) || is_gmpo(v); }
-bool has_upper_bound(PolicyLossType v) { return clips_on_both_sides(v) || truncates(v); }
-
-// Sets an aggregation, and unsets the options of other aggregations.
-void aggregate(PolicyCase& c, PolicyAggregation aggregation) {
-  c.options.aggregation = aggregation;
-  c.options.num_items_in_batch = std::nullopt;
-  c.options.num_sequences = std::nullopt;
-  c.options.count_empty_sequences = true;
-  c.options.max_completion_length = std::nullopt;
-  if (aggregation_of(c.options) == PolicyAggregation::kSeqMeanTokenSumNorm) c.options.max_completion_length = 11;
-}
-bool is_of_sequences(const PolicyCase& c) {
-  const PolicyAggregation aggregation = aggregation_of(c.options);
-  return aggregation != PolicyAggregation::kTokenMean && aggregation != PolicyAggregation::kTokenSum;
+// Returns whether the library takes the options; it refuses those without an effect.
+bool accepts(const PolicyLoss& options) {
+  static const OptionBatch batch;
+  return batch.accepts(options);
 }
 
-std::vector<PolicyTwist> make_twists() {
-  std::vector<PolicyTwist> twists = {
-      {"advantages per token", [](auto& c) { c.advantages_per_token = true; }},
-      {"on-policy", [](auto& c) { c.on_policy = true; }},
-      {"sequence level", [](auto& c) { c.options.importance_sampling_level = ImportanceLevel::kSequence; },
-       takes_sequence_ratio},
-      {"narrow clip", [](auto& c) { c.options.epsilon_low = 0.05, c.options.epsilon_high = 0.1; }, takes_narrow_clip},
-      {"two-sided weight", [](auto& c) { c.options.epsilon_low = 0.15, c.options.epsilon_high = 1.05; }, truncates},
-      {"tight cispo bound", [](auto& c) { c.options.epsilon_high = 1.1; }, has_upper_bound},
-      {"delta", [](auto& c) { c.options.delta = 1.45; }, clips_on_both_sides},
-      {"delta inside of the clip range", [](auto& c) { c.options.delta = 1.1; }, clips_on_both_sides},
-      {"delta below the clip range", [](auto& c) { c.options.delta = 0.7; }, clips_on_both_sides},
-      {"tight log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = 0.23; }},
-      {"no log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = std::nullopt; }},
-      {"entropy bonus", [](auto& c) { c.options.entropy_bonus = 0.3; }},
-      {"top entropy quantile", [](auto& c) { c.options.top_entropy_quantile = 0.35; },
-       [](PolicyLossType v) { return !is_gmpo(v); }},
-      {"off-policy mask", [](auto& c) { c.options.off_policy_mask_threshold = 0.05; }},
-      {"off-policy mask by the sampler",
-       [](auto& c) { c.options.off_policy_mask_threshold = 0.05, c.with_sampling = true; }},
-      {"second moments", [](auto& c) { c.options.m2_threshold = 0.02, c.with_sampling = true; }},
-      {"sampler penalty", [](auto& c) { c.options.sampler_penalty = 0.3, c.with_sampling = true; }},
-      {"likelihood of good answers", [](auto& c) { c.options.positive_nll_weight = 0.2; }},
-      {"dro tau", [](auto& c) { c.options.dro_tau = 1.7; }},
-      {"topr weights", [](auto& c) { c.options.topr_weight_pos = 0.4, c.options.topr_weight_neg = 2.5; }},
-      {"covariances",
-       [](auto& c) {
-         c.options.cov_share = 0.4, c.options.cov_seed = 7, c.options.cov_kl_weight = 0.8;
-         c.options.cov_low = -1, c.options.cov_high = 0.75;
-       }},
-      {"sapo temperatures",
-       [](auto& c) { c.options.sapo_temperature_pos = 0.7, c.options.sapo_temperature_neg = 2.5; }},
-      {"vespo weights",
-       [](auto& c) {
-         c.options.vespo_k_pos = 0.5, c.options.vespo_lambda_pos = 0.25;
-         c.options.vespo_k_neg = 1.5, c.options.vespo_lambda_neg = 1e-9;
-       }},
-      {"loss scale", [](auto& c) { c.options.loss_scale = -2.5; }},
-      {"entropy metric", [](auto& c) { c.options.want_entropy = true; }},
-  };
-  for (const TeacherAgainst against : all_of<TeacherAgainst>()) {
-    for (const double discount : {0.0, 0.75, 1.0}) {
-      twists.push_back(
-          {std::string("teacher against ") + name_of(against) + ", discount " + std::to_string(discount), [=](auto& c) {
-             c.options.teacher_weight = 0.6;
-             c.options.teacher_against = against;
-             c.options.teacher_discount = discount;
-             c.with_sampling |= against == TeacherAgainst::kSampling;
-           }});
-    }
-  }
-  twists.push_back({"teacher alone", [](auto& c) { c.options.teacher_weight = -0.8, c.teacher_alone = true; }});
-  for (const TrustRegion region : all_of<TrustRegion>()) {
-    twists.push_back({std::string("trust region ") + name_of(region), [=](auto& c) {
-                        c.options.trust_region = region;
-                        if (region == TrustRegion::kNone || region == TrustRegion::kDefault) return;
-                        c.options.trust_region_low = region == TrustRegion::kKl ? 0.0073 : 0.03;
-                        c.options.trust_region_high = region == TrustRegion::kKl ? 0.0047 : 0.02;
-                      }});
-  }
-  for (const PolicyAggregation aggregation : all_of<PolicyAggregation>()) {
-    twists.push_back({std::string("aggregation ") + name_of(aggregation), [=](auto& c) { aggregate(c, aggregation); }});
-  }
-  twists.push_back({"number of items", [](auto& c) {
-                      if (aggregation_of(c.options) == PolicyAggregation::kTokenMean)
-                        c.options.num_items_in_batch = 37.5;
-                    }});
-  twists.push_back({"number of sequences", [](auto& c) {
-                      if (is_of_sequences(c)) c.options.num_sequences = 6.5;
-                    }});
-  twists.push_back({"no empty sequences", [](auto& c) {
-                      if (is_of_sequences(c) && !c.options.num_sequences) c.options.count_empty_sequences = false;
-                    }});
-  for (const KlEstimator estimator : all_of<KlEstimator>()) {
-    for (const bool corrected : {false, true}) {
-      twists.push_back(
-          {std::string("beta with ") + name_of(estimator) + (corrected ? ", bias correction" : ""), [=](auto& c) {
-             c.options.beta = 0.15;
-             c.options.kl_estimator = estimator;
-             c.options.use_bias_correction_kl = corrected;
-           }});
-    }
-  }
-  for (const auto mode :
-       {SamplerCorrection::kTokenTruncate, SamplerCorrection::kTokenMask, SamplerCorrection::kSequenceTruncate,
-        SamplerCorrection::kSequenceMask, SamplerCorrection::kGeometricMask}) {
-    const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
-    for (const bool low : {false, true}) {
-      for (const bool high : {false, true}) {
-        PolicyTwist twist;
-        twist.name = std::string(name_of(mode)) + (low ? " clip_min" : "") + (high ? " clip_max" : "");
-        twist.apply = [=](auto& c) {
-          c.with_sampling = true;
-          c.options.sampler_correction = mode;
-          c.options.sampler_clip_min = low ? std::optional(0.8) : std::nullopt;
-          c.options.sampler_clip_max = high ? std::optional(1.15) : std::nullopt;
-        };
-        if (!of_token) twist.allowed = takes_sequence_correction;
-        twists.push_back(twist);
-      }
-    }
-  }
-  return twists;
+bool needs_sampler(const PolicyLoss& options) {
+  return options.sampler_correction != SamplerCorrection::kNone ||
+         options.teacher_against == TeacherAgainst::kSampling || options.m2_threshold || options.sampler_penalty != 0;
 }
 
 template <class T>
@@ -153,12 +31,6 @@ ConstVector view(const std::vector<T>& values) {
 
 }  // namespace
 
-bool couples_batch(const PolicyCase& policy_case) {
-  const PolicyLoss& options = policy_case.options;
-  return options.top_entropy_quantile < 1 || options.loss_type == PolicyLossType::kClipCov ||
-         options.loss_type == PolicyLossType::kKlCov || (options.m2_threshold && policy_case.on_policy);
-}
-
 PolicyCase plain_case(PolicyLossType variant) {
   PolicyCase result;
   result.name = name_of(variant);
@@ -167,29 +39,34 @@ PolicyCase plain_case(PolicyLossType variant) {
   return result;
 }
 
-const std::vector<PolicyTwist>& policy_twists() {
-  static const std::vector<PolicyTwist> twists = make_twists();
-  return twists;
-}
-
 std::vector<PolicyCase> policy_cases(int mixtures) {
+  static const std::vector<OptionCase<PolicyLoss>> options = option_cases<PolicyLoss>();
   std::vector<PolicyCase> cases;
   std::mt19937_64 random(5);
-  const auto twisted = [](PolicyCase policy_case, const PolicyTwist& twist) {
-    twist.apply(policy_case);
-    policy_case.name += ", " + twist.name;
-    return policy_case;
+  // Adds an option unless the variant or the other options refuse it.
+  const auto add = [](const OptionCase<PolicyLoss>& option, PolicyCase& to) {
+    PolicyLoss changed = to.options;
+    if (!set_options(option, changed) || !accepts(changed)) return false;
+    to.options = changed;
+    to.name += ", " + option.field + " = " + option.value;
+    return true;
   };
   for (const PolicyLossType variant : all_of<PolicyLossType>()) {
-    cases.push_back(plain_case(variant));
-    for (const PolicyTwist& twist : policy_twists()) {
-      if (twist.allowed(variant)) cases.push_back(twisted(plain_case(variant), twist));
+    const PolicyCase plain = plain_case(variant);
+    cases.push_back(plain);
+    for (const OptionCase<PolicyLoss>& option : options) {
+      PolicyCase one = plain;
+      if (add(option, one)) cases.push_back(one);
     }
     for (int m = 0; m < mixtures; ++m) {
-      PolicyCase mixture = plain_case(variant);
-      for (const PolicyTwist& twist : policy_twists()) {
-        if (random() % 5 == 0 && twist.allowed(variant)) mixture = twisted(mixture, twist);
+      PolicyCase mixture = plain;
+      for (const OptionCase<PolicyLoss>& option : options) {
+        if (random() % 6 == 0) add(option, mixture);
       }
+      mixture.advantages_per_token = random() % 2 == 0;
+      mixture.on_policy = random() % 4 == 0;
+      mixture.teacher_alone = mixture.options.teacher_weight != 0 && random() % 4 == 0;
+      mixture.with_sampling = mixture.options.off_policy_mask_threshold && random() % 2 == 0;
       cases.push_back(mixture);
     }
   }
@@ -206,7 +83,7 @@ PolicyBatch PolicyData::batch(const PolicyCase& policy_case) const {
   if (policy_case.options.teacher_weight != 0) batch.teacher_logps = view(teacher_logps);
   if (!policy_case.on_policy) batch.old_logps = view(old_logps);
   if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
-  if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
+  if (policy_case.with_sampling || needs_sampler(policy_case.options)) batch.sampling_logps = view(sampling_logps);
   const bool scored =
       policy_case.options.loss_type == PolicyLossType::kTopr || policy_case.options.positive_nll_weight != 0;
   if (scored) batch.scores = view(scores);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,23 +19,12 @@ struct PolicyCase {
   bool advantages_per_token = false;
   bool on_policy = false;      ///< without old_logps
   bool teacher_alone = false;  ///< without advantages
-  bool with_sampling = false;  ///< with sampling_logps, including a NaN if they may be unknown
+  bool with_sampling = false;  ///< with sampling_logps, even if no option needs them
 };
 
-/// A way to vary a case, for the variants that allow it.
-struct PolicyTwist {
-  std::string name;
-  std::function<void(PolicyCase&)> apply;
-  std::function<bool(PolicyLossType)> allowed = [](PolicyLossType) { return true; };
-};
-
-/// Returns whether a token's loss depends on all tokens of the batch.
-bool couples_batch(const PolicyCase& policy_case);
 /// Returns the variant with only its required options.
 PolicyCase plain_case(PolicyLossType variant);
-/// Returns every option, one at a time.
-const std::vector<PolicyTwist>& policy_twists();
-/// Returns every variant with each option alone, and `mixtures` random sets of options.
+/// Returns every variant with each of option_cases() alone, and `mixtures` random sets of options.
 std::vector<PolicyCase> policy_cases(int mixtures);
 
 /// Numbers for N tokens in sequences of different lengths. Vectors cover all tokens; batch() passes on those

@@ -66,22 +66,11 @@ TEST(BlasCores, TheWarningSaysWhatToDo) {
        "OpenBLAS multiplies float64 with its Prescott kernels (SSE), but this CPU has AVX-512: set "
        "OPENBLAS_CORETYPE=SkylakeX, or "
        "install a newer OpenBLAS"},
-      {"ZEN", kAvx512,
-       "OpenBLAS multiplies float64 with its ZEN kernels (AVX2), but this CPU has AVX-512: set "
-       "OPENBLAS_CORETYPE=SkylakeX, or "
-       "install a newer OpenBLAS"},
       {"Sandybridge", kAvx2,
        "OpenBLAS multiplies float64 with its Sandybridge kernels (AVX), but this CPU has AVX2: set "
        "OPENBLAS_CORETYPE=Haswell, or "
        "install a newer OpenBLAS"},
-      {"Nehalem", kAvx,
-       "OpenBLAS multiplies float64 with its Nehalem kernels (SSE), but this CPU has AVX: set "
-       "OPENBLAS_CORETYPE=Sandybridge, or "
-       "install a newer OpenBLAS"},
       {"SkylakeX", kAvx512, ""},
-      {"Cooperlake", kAvx2, ""},
-      {"Zen", kAvx2, ""},
-      {"Barcelona", kSse, ""},
       {"Generic", kAvx512, ""},
   };
   const EnvironmentVariable unset(kVariable, std::nullopt);

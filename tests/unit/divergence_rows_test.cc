@@ -264,34 +264,5 @@ TEST_P(DivergenceTargets, SumWhatRoundingLeaves) {
 INSTANTIATE_TEST_SUITE_P(AllTargets, DivergenceTargets, ::testing::ValuesIn(simd_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
-TEST(DivergenceSumsMerge, JoinsInEveryGrouping) {
-  for (const DivergenceForm form : kForms) {
-    Pairs<double> pairs(form, 30, 5, false);
-    for (Tile<double>* tile : {&pairs.student, &pairs.teacher}) {
-      tile->rows = 1;
-      tile->padding = 0;
-      tile->bias = false;
-      tile->logits.resize(30);
-    }
-    const DivergenceSums whole = fold(plain_kernels().f64, pairs, Flush::kEnd)[0];
-    for (int64_t cut = 1; cut < 30; ++cut) {
-      Pairs<double> left = pairs, right = pairs;
-      for (auto member : {&Pairs<double>::student, &Pairs<double>::teacher}) {
-        (left.*member).cols = cut;
-        (left.*member).logits.resize(static_cast<size_t>(cut));
-        (right.*member).cols = 30 - cut;
-        (right.*member).logits.erase((right.*member).logits.begin(), (right.*member).logits.begin() + cut);
-      }
-      const DivergenceSums joined =
-          merge(fold(plain_kernels().f64, left, Flush::kEnd)[0], fold(plain_kernels().f64, right, Flush::kEnd)[0]);
-      expect_close(joined.forward, whole.forward, 1e-12, "forward");
-      expect_close(joined.overlap, whole.overlap, 1e-12, "overlap");
-      expect_close(joined.most, whole.most, 0, "most");
-      expect_close(joined.shared, whole.shared, 1e-12, "shared");
-      expect_close(joined.below, whole.below, 1e-12, "below");
-    }
-  }
-}
-
 }  // namespace divergence_rows_test
 }  // namespace logitless::kernels

@@ -217,41 +217,6 @@ TEST(Products, OfFewRowsByEveryInstructionSet) {
   }
 }
 
-// The instruction multiplies pairs of elements. Elements beyond the end of a row of 32 must not be read.
-TEST(Products, OfFewRowsReadNothingBesideTheirOperands) {
-  constexpr int64_t kRows = 9, kCols = 11;
-  for (const gemm::Backend* others : named_backends()) {
-    for (const int64_t depth : {1, 2, 31, 33}) {
-      for (const bool b_transposed : {false, true}) {
-        const auto wide = [](int64_t count) { return (count + 31) / 32 * 32 + 32; };
-        const int64_t b_rows = b_transposed ? kCols : depth, b_cols = b_transposed ? depth : kCols;
-        // Ones surrounded by NaN.
-        const auto field = [&](int64_t rows, int64_t cols) {
-          std::vector<uint16_t> out(static_cast<size_t>((rows + 2) * wide(cols)), 0x7fc0);
-          for (int64_t r = 0; r < rows; ++r) std::fill_n(out.begin() + r * wide(cols), cols, uint16_t{0x3f80});
-          return out;
-        };
-        const std::vector<uint16_t> a = field(kRows, depth), b = field(b_rows, b_cols);
-        std::vector<float> c(kRows * kCols);
-        const gemm::Backend& backend = others->for_rows(1, DType::kBFloat16, DType::kBFloat16);
-        std::vector<std::byte> scratch(backend.scratch_bytes(kRows, kCols, depth, DType::kBFloat16, DType::kBFloat16));
-        gemm::Product<float> product;
-        product.m = kRows;
-        product.n = kCols;
-        product.k = depth;
-        product.a = {a.data(), DType::kBFloat16, wide(depth), false};
-        product.b = {b.data(), DType::kBFloat16, wide(b_cols), b_transposed};
-        product.c = c.data();
-        product.ldc = kCols;
-        backend.multiply(product, *kernels::find_kernels("auto"), scratch.data());
-        for (const float element : c) {
-          ASSERT_EQ(element, static_cast<float>(depth)) << others->name() << (b_transposed ? ", B transposed" : "");
-        }
-      }
-    }
-  }
-}
-
 // One large term comes first, like the target's in a softmax's gradient. Added one by one, the following
 // terms would be rounded relative to it.
 TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
@@ -289,21 +254,6 @@ TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
     }
     // One rounding, relative to the large term, for each of 157 parts.
     EXPECT_LE(std::sqrt(errors / squares), std::sqrt(157.0) * 0x1p-24) << kernels->name;
-  }
-}
-
-TEST(Products, OfFewRowsAreTakenForFewRowsOnly) {
-  for (const gemm::Backend* backend : named_backends()) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      const int64_t most = backend->costs(dtype, dtype).few_rows;
-      EXPECT_GE(most, 1);
-      EXPECT_LE(most, kernels::kMostFewRows);
-      EXPECT_EQ(&backend->for_rows(most + 1, dtype, dtype), backend);
-      const gemm::Backend& few = backend->for_rows(most, dtype, dtype);
-      EXPECT_NE(&few, backend);
-      EXPECT_EQ(&few, &backend->for_rows(0, dtype, dtype));
-      EXPECT_STREQ(few.library_of(dtype, dtype), "logitless");
-    }
   }
 }
 
@@ -351,21 +301,6 @@ TEST(Products, OfReorderedRowsHaveTheSameBits) {
         }
       }
     }
-  }
-}
-
-// All backends except OpenBLAS multiply float32 with the same library.
-TEST(Products, NameTheLibraryThatMultiplies) {
-  const char* const float32 = named_backends().front()->library_of(DType::kFloat32, DType::kFloat32);
-  for (const gemm::Backend* backend : named_backends()) {
-    const bool is_openblas = std::string_view(backend->name()) == "openblas";
-    const char* const widened = is_openblas ? "openblas" : float32;
-    EXPECT_STREQ(backend->library_of(DType::kFloat32, DType::kFloat32), widened);
-    EXPECT_STREQ(backend->library_of(DType::kFloat16, DType::kFloat16), widened);
-    EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kFloat32), widened);
-    EXPECT_STREQ(backend->library_of(DType::kFloat64, DType::kFloat64), "openblas");
-    EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kBFloat16), backend->name());
-    EXPECT_EQ(backend->reads(DType::kBFloat16, DType::kBFloat16), !backend->describe().bf16.empty());
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <random>
-#include <set>
 #include <string_view>
 #include <vector>
 
@@ -234,21 +233,6 @@ TEST(RowRules, OfAnUnknownCoreAreTheStrictest) {
     if (known.class_rows > 0) {
       EXPECT_EQ(known.class_rows, unknown.class_rows) << core;
     }
-  }
-}
-
-TEST(Backends, AreFoundByTheirNames) {
-  const std::vector<std::string_view> names = gemm::backend_names();
-  ASSERT_FALSE(names.empty());
-  EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
-  for (const std::string_view name : names) {
-    const gemm::Backend* backend = gemm::find_backend(name);
-    ASSERT_NE(backend, nullptr) << name;
-    EXPECT_EQ(backend->name(), name);
-  }
-  EXPECT_EQ(gemm::find_backend("auto"), gemm::find_backend(names[0]));
-  for (const char* unknown : {"", "a library of the future", "OPENBLAS", "openblas ", "openbla"}) {
-    EXPECT_EQ(gemm::find_backend(unknown), nullptr) << "'" << unknown << "'";
   }
 }
 

@@ -8,12 +8,16 @@
 namespace logitless::kernels {
 namespace rounding_test {
 
-std::vector<uint16_t> rounded(const RowKernels& kernels, const std::vector<float>& from, bool accumulate) {
+// Rounds to numbers that hold `before`, or adds to it.
+template <class To>
+std::vector<uint16_t> rounded(const RowKernels& kernels, const std::vector<float>& from, bool accumulate, To before) {
   const Guarded<float> source(from, Flush::kEnd);
-  const Guarded<bfloat16> to(std::vector<bfloat16>(from.size(), bfloat16{0x3F81}), Flush::kEnd);
-  kernels.round_bf16(source.data(), static_cast<int64_t>(from.size()), accumulate, to.data());
+  const Guarded<To> to(std::vector<To>(from.size(), before), Flush::kEnd);
+  const auto count = static_cast<int64_t>(from.size());
+  if constexpr (std::is_same_v<To, bfloat16>) kernels.round_bf16(source.data(), count, accumulate, to.data());
+  if constexpr (std::is_same_v<To, float16>) kernels.round_f16(source.data(), count, accumulate, to.data());
   std::vector<uint16_t> bits;
-  for (const bfloat16 x : to.values()) bits.push_back(x.bits);
+  for (const To x : to.values()) bits.push_back(x.bits);
   return bits;
 }
 
@@ -27,9 +31,10 @@ TEST_P(SimdTargets, RoundsToNearestEven) {
                                       0x0000, 0x7F80, 0xFF80, 0x7FC0, 0xFFFF, 0xBF80, 0xBF82, 0xC2C8, 0x42C8};
   std::vector<float> values;
   for (const uint32_t b : bits) values.push_back(std::bit_cast<float>(b));
-  EXPECT_EQ(rounded(*GetParam(), values, false), want);
-  EXPECT_EQ(rounded(plain_kernels(), values, false), want);
-  EXPECT_EQ(rounded(*GetParam(), values, true), rounded(plain_kernels(), values, true));
+  EXPECT_EQ(rounded(*GetParam(), values, false, bfloat16{0x3F81}), want);
+  EXPECT_EQ(rounded(plain_kernels(), values, false, bfloat16{0x3F81}), want);
+  EXPECT_EQ(rounded(*GetParam(), values, true, bfloat16{0x3F81}),
+            rounded(plain_kernels(), values, true, bfloat16{0x3F81}));
 }
 
 TEST_P(SimdTargets, WidensEveryBfloat16Exactly) {
@@ -62,15 +67,6 @@ TEST_P(SimdTargets, WidensEveryFloat16Exactly) {
   }
 }
 
-std::vector<uint16_t> rounded_to_half(const RowKernels& kernels, const std::vector<float>& from, bool accumulate) {
-  const Guarded<float> source(from, Flush::kEnd);
-  const Guarded<float16> to(std::vector<float16>(from.size(), float16{0x3C01}), Flush::kEnd);
-  kernels.round_f16(source.data(), static_cast<int64_t>(from.size()), accumulate, to.data());
-  std::vector<uint16_t> bits;
-  for (const float16 x : to.values()) bits.push_back(x.bits);
-  return bits;
-}
-
 // Each half number, the midpoint to the next one, and the floats on both sides of either: all places where
 // rounding changes.
 TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
@@ -101,10 +97,11 @@ TEST_P(SimdTargets, RoundsToTheNearestFloat16AtEveryEdge) {
   values.insert(values.end(), {std::bit_cast<float>(0x7F800001), std::bit_cast<float>(0xFFFFE000)});
   want.insert(want.end(), {0x7E00, 0xFFFF});
   for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
-    const std::vector<uint16_t> got = rounded_to_half(*kernels, values, false);
+    const std::vector<uint16_t> got = rounded(*kernels, values, false, float16{0x3C01});
     for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << kernels->name << ": " << values[i];
   }
-  EXPECT_EQ(rounded_to_half(*GetParam(), values, true), rounded_to_half(plain_kernels(), values, true));
+  EXPECT_EQ(rounded(*GetParam(), values, true, float16{0x3C01}),
+            rounded(plain_kernels(), values, true, float16{0x3C01}));
 }
 
 // Folds one logit, and returns its raw value through a pick.
@@ -167,30 +164,6 @@ void expect_rounded_logits(const RowKernels& simd) {
 TEST_P(SimdTargets, RoundsLogitsToNarrowTypes) {
   expect_rounded_logits<float>(*GetParam());
   expect_rounded_logits<double>(*GetParam());
-}
-
-template <class T>
-void compare_rounded_tiles(const RowKernels& simd) {
-  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
-    for (const int64_t cols : {1, 15, 16, 37}) {
-      for (const T softcap : {T{0}, T{5}}) {
-        Tile<T> tile;
-        tile.cols = cols;
-        tile.bias = tile.entropy = tile.argmax = tile.cross = true;
-        tile.softcap = softcap;
-        tile.round_to = type;
-        tile.seed(static_cast<unsigned>(cols));
-        const TypedKernels<T>&fast = simd.typed<T>(), &plain = plain_kernels().typed<T>();
-        expect_same_stats(fold(fast, tile), fold(plain, tile), tile);
-        expect_same_gradient(gradient(fast, tile, {0, 2}), gradient(plain, tile, {0, 2}), static_cast<double>(softcap));
-      }
-    }
-  }
-}
-
-TEST_P(SimdTargets, TilesOfRoundedLogitsMatchThePlainKernels) {
-  compare_rounded_tiles<float>(*GetParam());
-  compare_rounded_tiles<double>(*GetParam());
 }
 
 }  // namespace rounding_test

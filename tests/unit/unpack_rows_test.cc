@@ -165,94 +165,32 @@ TEST_P(SimdTargets, UnpackBlocksOfEveryScale) {
   }
 }
 
-// Puts every byte into every position of the scales of Q4_K, Q5_K and Q6_K, and of the quants.
-TEST_P(SimdTargets, UnpackEveryByteInEveryPlace) {
-  const UnpackKernels& kernels = GetParam()->unpack;
-  for (const Packing packing : kBlockPackings) {
-    SCOPED_TRACE(name_of(packing));
-    const PackedBlock block = block_of(packing);
-    const int64_t numbers = 256 * block.numbers;
-    Row row({packing, 0}, numbers, 8);
-    for (int64_t b = 0; b < 256; ++b) {
-      for (int64_t i = 0; i < block.bytes; ++i) {
-        row.bytes[static_cast<size_t>(b * block.bytes + i)] = static_cast<uint8_t>(b + i * 11);
-      }
-    }
-    row.set_usual_halves();
-    const std::vector<float> got = unpack(kernels, row, 0, numbers);
-    const std::vector<float> want = unpack(plain_kernels().unpack, row, 0, numbers);
-    expect_same_bits(got.data(), want.data(), got.size());
-  }
-}
-
 std::vector<float> many_scales() {
   std::vector<float> scales = {0.0f, -0.0f, 1.0f, 0.01f, -3.7f, 0x1p-149f, 0x1.8p-127f, 0x1p-126f, 3e38f, 1e36f};
   for (const double special : {kNan, kInf, -kInf}) scales.push_back(static_cast<float>(special));
   return scales;
 }
 
-TEST_P(SimdTargets, ScaleEveryInt8) {
-  const std::vector<float> scales = many_scales();
-  std::vector<uint8_t> bytes(256);
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
-  for (const UnpackKernels* kernels : {&GetParam()->unpack, &plain_kernels().unpack}) {
-    for (const float scale : scales) {
-      std::vector<float> want, got(256);
-      for (int i = 0; i < 256; ++i) want.push_back(scale * static_cast<float>(i < 128 ? i : i - 256));
-      kernels->int8_row({bytes.data(), &scale, 0}, 0, 256, got.data());
-      expect_same_bits(got.data(), want.data(), got.size());
-      kernels->int8_group({bytes.data(), &scale, 300}, 0, 256, got.data());
-      expect_same_bits(got.data(), want.data(), got.size());
-    }
-  }
-}
-
-TEST_P(SimdTargets, ScaleEveryPairOfNf4) {
+// Each byte, of one or two codes, with each scale.
+TEST_P(SimdTargets, ScaleEveryCode) {
   std::vector<uint8_t> bytes(256);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
   for (const UnpackKernels* kernels : {&GetParam()->unpack, &plain_kernels().unpack}) {
     for (const float scale : many_scales()) {
-      std::vector<float> want, got(512);
+      std::vector<float> int8, nf4;
       for (const uint8_t byte : bytes) {
-        want.push_back(scale * kNf4Numbers[byte >> 4]);
-        want.push_back(scale * kNf4Numbers[byte & 15]);
+        int8.push_back(scale * static_cast<float>(static_cast<int8_t>(byte)));
+        nf4.insert(nf4.end(), {scale * kNf4Numbers[byte >> 4], scale * kNf4Numbers[byte & 15]});
       }
       for (const int64_t group : {0, 600}) {
-        kernels->nf4({bytes.data(), &scale, group}, 0, 512, got.data());
-        expect_same_bits(got.data(), want.data(), got.size());
+        for (const auto& [packing, want] : {std::pair(Packing::kInt8, &int8), {Packing::kNf4, &nf4}}) {
+          std::vector<float> got(want->size());
+          kernels->of(packing, group)({bytes.data(), &scale, group}, 0, std::ssize(got), got.data());
+          expect_same_bits(got.data(), want->data(), got.size());
+        }
       }
     }
   }
-}
-
-TEST_P(SimdTargets, UnpackNothing) {
-  for (const UnpackKernels* kernels : {&GetParam()->unpack, &plain_kernels().unpack}) {
-    for (const Form form : all_forms()) {
-      for (const int64_t first : {0, 5, 64, 256}) {
-        kernels->of(form.packing, form.group)({nullptr, nullptr, form.group}, first, 0, nullptr);
-      }
-    }
-  }
-}
-
-// Checks the meaning of each packing, on blocks whose numbers are known.
-TEST(Unpack, KnownBlocks) {
-  Row q4_0({Packing::kQ4_0, 0}, 32, 1);
-  q4_0.set_half(0, 0, 0x4000);  // 2
-  for (size_t i = 0; i < 16; ++i) q4_0.bytes[2 + i] = static_cast<uint8_t>(i | (15 - i) << 4);
-  const std::vector<float> got = unpack(plain_kernels().unpack, q4_0, 0, 32);
-  for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(got[static_cast<size_t>(i)], static_cast<float>(2 * (i - 8)));
-    EXPECT_EQ(got[static_cast<size_t>(i) + 16], static_cast<float>(2 * (7 - i)));
-  }
-}
-
-TEST(Unpack, KnownCodes) {
-  const uint8_t bytes[] = {0x0F, 0x70, 0xF7};
-  const float scales[] = {3.0f, -2.0f, 8.0f};
-  std::vector<float> got(6);
-  plain_kernels().unpack.nf4({bytes, scales, 2}, 0, 6, got.data());
-  EXPECT_EQ(got, (std::vector<float>{-3, 3, 0, 2, 8, 0}));
 }
 
 }  // namespace unpack_rows_test
