@@ -26,7 +26,7 @@ double sech_squared(double x) {
 void bound_row_logits(const oracle::Problem& problem, const oracle::Statistics& stats, const MatrixXd& abs_products,
                       int64_t i, const Arithmetic& arithmetic, StatisticBounds& bounds) {
   const double u = arithmetic.unit;
-  const double product = arithmetic.exact_logits ? 0.0 : arithmetic.sum(static_cast<double>(problem.hidden.cols() + 1));
+  const double product = arithmetic.sum(static_cast<double>(problem.hidden.cols() + 1));
   for (int64_t v = 0; v < problem.vocab(); ++v) {
     const double shifted = stats.shifted(i, v);
     if (!std::isfinite(shifted)) continue;

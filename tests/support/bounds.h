@@ -28,7 +28,6 @@ struct Arithmetic {
   double unit = 0x1p-24;       ///< u of products and sums
   double smallest = 0x1p-126;  ///< results below it may be flushed to 0
   double gradient_unit = 0;    ///< relative error of dL/dlogits as input of the gradient GEMMs
-  bool exact_logits = false;   ///< the test's inputs are small integers, so r is exact
   double sigmas = kElementSigmas;
 
   double sum(double terms) const;

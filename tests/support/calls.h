@@ -194,29 +194,7 @@ inline Plan plan_token_loss(const Context& context, const FinishedLogits& logits
               gradients_of(d_logits));
 }
 
-inline std::vector<double> entropy_from_logits(const Context& context, const FinishedLogits& logits,
-                                               const TokenOptions& token = {}, std::span<const double> upstream = {},
-                                               const LogitsGradient& d_logits = {}) {
-  const TokenStatistics task = {.token = token, .request = {.entropy = true}};
-  const Forward<TokenStatistics> ran = forward(context, Logits::given(logits), task);
-  if (d_logits.data) {
-    const TokenGrads grads = {.logp = {}, .lse = {}, .entropy = {upstream.begin(), upstream.end()}, .cross = {}};
-    backward(context, Logits::given(logits), task, ran, grads, gradients_of(d_logits));
-  }
-  return ran.result.stats.entropy;
-}
 inline size_t slice_bytes_per_token(DType hidden, const StatsRequest& request = {}) {
   return slice_bytes_per_token(hidden, TokenStatistics{.request = request});
 }
-inline std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                                const Targets& targets, const TokenOptions& token = {},
-                                                const StatsRequest& request = {}) {
-  return fold_slice(context, logits_of(hidden, head), TokenStatistics{targets, token, request});
-}
-inline std::vector<std::byte> cross_entropy_slice(const Context& context, const HiddenStates& hidden,
-                                                  const LmHead& head, const Targets& targets, CrossEntropy task = {}) {
-  task.targets = targets;
-  return fold_slice(context, logits_of(hidden, head), task);
-}
-
 }  // namespace logitless::testing

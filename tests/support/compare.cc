@@ -90,11 +90,10 @@ void expect_ranks(const std::vector<int64_t>& got, const Expected& expected) {
   const oracle::Problem& problem = expected.problem;
   const oracle::Statistics& want = expected.stats;
   const MatrixXd& bounds = expected.stat_bounds.shifted;
-  const bool exact = expected.arithmetic.exact_logits && !(problem.softcap > 0);
   ASSERT_EQ(static_cast<int64_t>(got.size()), problem.tokens());
   for (int64_t i = 0; i < problem.tokens(); ++i) {
     int64_t least = want.rank[i], most = want.rank[i];
-    if (least > 0 && !exact) {
+    if (least > 0) {
       const int64_t label = problem.labels[i];
       for (int64_t v = 0; v < problem.vocab(); ++v) {
         const double lead = want.shifted(i, v) - want.shifted(i, label), gap = bounds(i, v) + bounds(i, label);
