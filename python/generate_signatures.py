@@ -11,9 +11,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent
 PAGE = ROOT.parent / "docs" / "options.md"
+# The lists of options of each section.
 SECTIONS = {
     "Every call": "token",
-    "Gradients": "backward",
+    "How a call runs": "context",
+    "The head": "logits",
+    "Gradients": "gradients backward",
     "Statistics": "token_stats",
     "Cross-entropy": "cross_entropy",
     "Soft targets": "soft_cross_entropy",
@@ -30,8 +33,8 @@ def taken(field):
     """The values that an option takes, as text for the page."""
     if "choices" in field:
         one = ", ".join(f"`{choice}`" for choice in field["choices"])
-    elif field["type"] == "bool":
-        one = "true or false"
+    elif field["type"] in ("bool", "str", "Workspace"):
+        one = {"bool": "true or false", "str": "a name", "Workspace": "a `Workspace`, or none"}[field["type"]]
     else:
         one = "an integer" if (field["type"], field["range"]) == ("int", "a finite number") else field["range"]
     if field.get("list") or field["type"].endswith("array"):
@@ -40,11 +43,14 @@ def taken(field):
 
 
 def rows_of(options):
-    """The rows of a list's table. Token options have their own table, so other lists leave them out."""
+    """The rows of a list's table. Token options have their own table, so other lists leave them out. The
+    tensors of a call are not options."""
     from logitless import _core
 
-    defaults, rows = _core.texts(options, {}), []
+    defaults, rows = {"workspace": "none", **_core.texts(options, {})}, []
     for name, field in _core.fields(options).items():
+        if options in ("logits", "gradients") and field["type"].endswith("array"):
+            continue
         if options == "token" or name not in _core.fields("token"):
             meaning = re.sub(r"(metrics\.\w+|\b[a-z]{2,}\w*_\w+|(?<=; needs )\w+)", r"`\1`", field["meaning"])
             meaning = f"{field['shape']}, {meaning}" if "shape" in field else meaning
@@ -57,11 +63,11 @@ def options_page(page):
     lines = []
     for line in page.splitlines():
         if line.startswith("## "):
-            options = SECTIONS.get(line[3:])
+            lists = SECTIONS.get(line[3:], "").split()
         if not line.startswith("| `"):
             lines.append(line)
         if line == "|---|---|---|---|":
-            lines += rows_of(options)
+            lines += [row for options in lists for row in rows_of(options)]
     return "\n".join([*lines, ""])
 
 

@@ -1,8 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The code of docs/getting-started.md, as one program that checks itself. The page quotes the code between
-// [name] and [/name].
+// The code of docs/cpp.md, as one program that checks itself. The page quotes the code between [name] and
+// [/name].
 #include <Eigen/Core>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -74,10 +75,9 @@ struct Model {
     for (int64_t i = 0; i < kTokens; ++i) targets.push_back(token_id(generator));
   }
 
-  logitless::Logits logits() const {
-    return logitless::Logits::of(logitless::view(x.data(), {kBatch, kTime, kHidden}),
-                                 logitless::view(w.data(), {kVocab, kHidden}));
-  }
+  logitless::ConstTensor hidden() const { return logitless::view(x.data(), {kBatch, kTime, kHidden}); }
+  logitless::ConstTensor weight() const { return logitless::view(w.data(), {kVocab, kHidden}); }
+  logitless::Logits logits() const { return logitless::Logits::of(hidden(), weight()); }
 };
 
 /// The inputs of a policy or preference loss for a batch.
@@ -102,12 +102,15 @@ std::vector<double> log_probabilities(const logitless::Context& context, const M
 double policy_step(const logitless::Context& context, const Model& model, const Rewards& rewards,
                    const std::vector<double>& old_logps, const logitless::Gradients& gradients) {
   const logitless::Logits logits = model.logits();
+  const std::vector<int64_t>& ids = model.targets;
+  const std::vector<float>& advantages = rewards.advantages;
+  const std::vector<uint8_t>& mask = rewards.answer;
   // [grpo]
   logitless::PolicyLoss task;
-  task.chosen_ids = model.targets;       // [N]
-  task.advantages = rewards.advantages;  // [B] or [N]
-  task.old_logps = old_logps;            // [N]; omit if on-policy
-  task.mask = rewards.answer;            // [N], 0 = prompt or padding
+  task.chosen_ids = ids;         // [N]
+  task.advantages = advantages;  // [B] or [N]
+  task.old_logps = old_logps;    // [N]; omit if on-policy
+  task.mask = mask;              // [N], 0 = prompt or padding
   task.loss_type = logitless::PolicyLossType::kGrpo;
   task.token.temperature = 0.7;  // the sampler's
   const logitless::PolicyResult result = logitless::run(context, logits, task, gradients);
@@ -119,13 +122,15 @@ double policy_step(const logitless::Context& context, const Model& model, const 
 
 double preference_step(const logitless::Context& context, const Model& model, const Model& reference_model,
                        const logitless::Gradients& gradients) {
+  const logitless::ConstTensor hidden = model.hidden(), weight = model.weight();
+  const logitless::ConstTensor ref_hidden = reference_model.hidden(), ref_weight = reference_model.weight();
   const std::vector<int64_t>& targets = model.targets;
   // [dpo]
   // [2B, T, H]: the chosen answers, then the rejected ones. Targets of prompts and padding are -100.
-  const logitless::Logits logits = model.logits();
+  const auto logits = logitless::Logits::of(hidden, weight);
   logitless::PreferenceLoss task;
   task.targets = targets;
-  task.reference = reference_model.logits();  // or task.ref_logps, computed earlier
+  task.reference = logitless::Logits::of(ref_hidden, ref_weight);  // or task.ref_logps, computed earlier
   task.beta = 0.1;
   const logitless::PreferenceResult result = logitless::run(context, logits, task, gradients);
   // result.loss, result.metrics.margin, result.metrics.accuracy
@@ -147,11 +152,10 @@ double loss_of_logits(const logitless::Context& context, std::vector<float>& log
 void autograd(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients) {
   const logitless::Logits logits = model.logits();
   const logitless::CrossEntropy task = {.targets = model.targets};
-  const double upstream = 1;
   // [autograd]
   const auto saved = logitless::forward(context, logits, task);  // saved.result.loss
-  // ... later, with dL/dloss:
-  logitless::backward(context, logits, task, saved, upstream, gradients);
+  // ... later, with dL/dloss, here 1:
+  logitless::backward(context, logits, task, saved, 1.0, gradients);
   // [/autograd]
 }
 
@@ -194,12 +198,24 @@ void keep_memory(const logitless::Logits& logits, const logitless::CrossEntropy&
 
 void check_cross_entropy(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients,
                          Matrix& d_x, Matrix& d_w) {
+  const Matrix &x = model.x, &w = model.w;
+  const std::vector<int64_t>& targets = model.targets;
   Matrix want_d_x, want_d_w;
-  const double want = head_before(model.x, model.w, model.targets, want_d_x, want_d_w);
-  const double loss = head_after(context, model.x, model.w, model.targets, d_x, d_w);
+  // [check]
+  const double want = head_before(x, w, targets, want_d_x, want_d_w);
+  const double loss = head_after(context, x, w, targets, d_x, d_w);
   std::printf("loss: before %.7f, after %.7f\n", want, loss);
-  std::printf("relative L2 distance: d_hidden %.1e, d_weight %.1e\n", relative_distance(d_x, want_d_x),
-              relative_distance(d_w, want_d_w));
+  std::printf("relative L2 distance: d_hidden %.1e, d_weight %.1e\n", (d_x - want_d_x).norm() / want_d_x.norm(),
+              (d_w - want_d_w).norm() / want_d_w.norm());
+
+  const auto seconds = [](const auto& call) {  // of a second call: the first one starts threads
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  std::printf("seconds: before %.3f, after %.3f\n", seconds([&] { head_before(x, w, targets, want_d_x, want_d_w); }),
+              seconds([&] { head_after(context, x, w, targets, d_x, d_w); }));
+  // [/check]
   check(std::abs(loss - want) < kTolerance, "the losses agree");
   check(relative_distance(d_x, want_d_x) < kTolerance && relative_distance(d_w, want_d_w) < kTolerance,
         "the gradients agree");

@@ -5,7 +5,7 @@
 #include <logitless/logitless.h>
 
 // Writes both gradients. Every tensor is a view of your memory; nothing is copied. Create a context once, for
-// example Context({.workspace_bytes = 256 << 20}).
+// example Context({.workspace_bytes = size_t{256} << 20}).
 logitless::CrossEntropyResult fused_head(const logitless::Context& context, int64_t N, int64_t H, int64_t V,
                                          const float* hidden,     // [N, H]
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
@@ -36,7 +36,8 @@ int main() try {
   targets[3] = -100;  // ignore_index: this token is skipped and costs nothing
 
   std::vector<float> d_hidden(hidden.size()), d_weight(weight.size());
-  const logitless::Context context({.workspace_bytes = 8 << 20});  // one per program; threads may share it
+  // One per program; threads may share it.
+  const logitless::Context context({.workspace_bytes = size_t{8} << 20});
   const logitless::CrossEntropyResult result =
       fused_head(context, tokens, hidden_size, vocab, hidden.data(), weight.data(), targets.data(), d_hidden.data(),
                  d_weight.data());

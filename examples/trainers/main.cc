@@ -266,8 +266,8 @@ void time_first(const logitless::Context& context, const Batch& batch) {
 int main() try {
   const Batch batch;
   for (const auto plan : {logitless::PlanKind::kOnePass, logitless::PlanKind::kTwoPass}) {
-    const logitless::Context context({.workspace_bytes = 16 << 20, .plan = plan});
-    const logitless::Context any({.workspace_bytes = 16 << 20});
+    const logitless::Context context({.workspace_bytes = size_t{16} << 20, .plan = plan});
+    const logitless::Context any({.workspace_bytes = size_t{16} << 20});
     tied_embeddings(context, batch);
     padded_vocabulary(context, batch);
     forward_here_backward_there(any, batch);  // two pass, whatever plan a combined call uses

@@ -5,7 +5,7 @@
 #pragma once
 
 #if __cplusplus < 202002L
-#error "logitless needs C++20: compile with -std=c++20 or later (GCC 11, Clang 14)"
+#error "logitless needs C++20: compile with -std=c++20 or later (the tests use GCC 12 and clang 14)"
 // This file does not exist, so the compiler stops here with one error instead of one per line.
 #include "logitless/needs_cxx20"
 #endif

@@ -42,13 +42,13 @@ inline constexpr std::array kNamesOf<OutsideSet> = {"tail", "truncated", "renorm
 /// A teacher's log-probabilities at the token ids of each row.
 struct SetTeacher {
   /// A row may list an id only once. A row without ids is ignored.
-  IdSets sets;
+  IdSets sets = {};
   /// log t, [E] or [N, K] like `sets`, of any float type; never above 0, -inf for probability 0. The
   /// student's temperature does not change them: compute them at the temperature that the loss should have.
-  ConstTensor logps;
+  ConstTensor logps = {};
   /// log(1 − T) of each row, [N], optional and only with kTail. It replaces 1 − T computed from `logps`,
   /// which loses digits if T is nearly 1.
-  ConstTensor outside_logps;
+  ConstTensor outside_logps = {};
 };
 
 /// Means over the active tokens. NaN: not computed.

@@ -63,8 +63,8 @@ def of_jax():
 
 # For each block the function that creates its names; None if it needs a real model.
 BLOCKS = {
-    "getting-started": (of_torch, None, of_torch, None),
-    "pytorch": (of_torch, of_torch, of_torch, of_torch, of_torch),
+    "getting-started": (of_torch, None, of_torch, None, of_torch),
+    "pytorch": (of_torch, of_torch, of_torch, of_torch),
     "numpy": (of_numpy,),
     "jax": (of_jax,),
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),

@@ -232,7 +232,7 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
   PreferenceMetrics& metrics = out.metrics;
   metrics.pairs = static_cast<int64_t>(pairs_);
   double tokens = tokens_.total(), entropy = options_.want_entropy ? tokens_.sum(stats.entropy) : 0;
-  double chosen_reward = 0, rejected_reward = 0, correct = 0, chosen = 0, rejected = 0, likelihood = 0;
+  double chosen_reward = 0, rejected_reward = 0, margin = 0, correct = 0, chosen = 0, rejected = 0, likelihood = 0;
   for (int64_t index = 0; index < batch_; ++index) {
     if (tokens_.count(index) == 0) continue;
     const Pair p = pair(index);
@@ -243,14 +243,15 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
     const double win = reward(p.chosen), lose = reward(p.rejected);
     chosen_reward += win;
     rejected_reward += lose;
+    margin += win - lose;
     correct += win > lose;
     chosen += p.chosen.logp * p.chosen.scale(averages);
     rejected += p.rejected.logp * p.rejected.scale(averages);
     likelihood -= likelihoods_[static_cast<size_t>(index)];
     out.loss += loss_[static_cast<size_t>(index)];
   }
-  totals_.sum(
-      {&tokens, &chosen_reward, &rejected_reward, &correct, &chosen, &rejected, &likelihood, &entropy, &out.loss});
+  totals_.sum({&tokens, &chosen_reward, &rejected_reward, &margin, &correct, &chosen, &rejected, &likelihood, &entropy,
+               &out.loss});
   metrics.tokens = static_cast<int64_t>(tokens);
   if (pairs_ == 0) return out;
   metrics.nll = likelihood / chosen_tokens_;
@@ -258,7 +259,7 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
   if (weight != 0) out.loss += options_.loss_scale * weight * metrics.nll;
   metrics.chosen_reward = chosen_reward / pairs_;
   metrics.rejected_reward = rejected_reward / pairs_;
-  metrics.margin = metrics.chosen_reward - metrics.rejected_reward;
+  metrics.margin = margin / pairs_;
   metrics.accuracy = correct / pairs_;
   metrics.chosen_logp = chosen / pairs_;
   metrics.rejected_logp = rejected / pairs_;

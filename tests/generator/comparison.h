@@ -14,7 +14,6 @@ namespace logitless::testing {
 /// The reference's results: first on the exact logits, then on moved ones.
 struct References {
   std::vector<ReferenceResult> results;
-  oracle::MatrixXd slope;  ///< dc/dr, [N, V]
   /// [N]: the sizes of the terms that a row's gradients sum, to which rounding is relative; empty: the
   /// gradients themselves.
   oracle::VectorXd terms;

@@ -1,7 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Draws calls for some time, and prints each that fails as C++ code:
 //
-//     fuzz_calls [--seconds S] [--calls N] [--seed N]
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N]
+//
+// --from starts at call N of the seed.
 #include <unistd.h>
 
 #include <chrono>
@@ -56,7 +58,7 @@ std::string without_digits(const std::string& text) {
 
 int main(int count, char** arguments) {
   double seconds = 60;
-  uint64_t seed = 1, calls = UINT64_MAX;
+  uint64_t seed = 1, from = 0, calls = UINT64_MAX;
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
     if (i + 1 < count && name == "--seconds") {
@@ -65,8 +67,10 @@ int main(int count, char** arguments) {
       calls = std::strtoull(arguments[++i], nullptr, 10), seconds = 1e9;
     } else if (i + 1 < count && name == "--seed") {
       seed = std::strtoull(arguments[++i], nullptr, 10);
+    } else if (i + 1 < count && name == "--from") {
+      from = std::strtoull(arguments[++i], nullptr, 10);
     } else {
-      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N or --seed N\n";
+      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N or --from N\n";
       return 2;
     }
   }
@@ -76,7 +80,7 @@ int main(int count, char** arguments) {
   std::set<std::string> seen;  // prints each fault once
   uint64_t drawn = 0, refused = 0, failed = 0;
   for (; drawn < calls && passed() < seconds; ++drawn) {
-    const DrawnCall call = draw_call(seed * 1000003 + drawn);
+    const DrawnCall call = draw_call(seed * 1000003 + from + drawn);
     running = code_of(call);
     const Verdict verdict = check(call);
     if (!verdict.refusal.empty()) ++refused;
@@ -84,7 +88,7 @@ int main(int count, char** arguments) {
     ++failed;
     if (!seen.insert(call.task + without_digits(verdict.fault).substr(0, 40)).second) continue;
     const DrawnCall least = shrink(call);
-    std::cout << "call " << drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
+    std::cout << "call " << from + drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
   }
   std::cout << drawn << " calls in " << passed() << " s, " << refused << " refused, " << failed << " failed\n";
   return failed == 0 ? 0 : 1;

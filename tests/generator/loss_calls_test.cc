@@ -55,6 +55,14 @@ TEST(NamedLossCalls, OfRareSettings) {
   }
 }
 
+// The reward of a pair is so large that the margin of the other pair is lost in a difference of means.
+TEST(NamedLossCalls, MarginsOfLargeRewards) {
+  DrawnCall call = call_of("preference_loss", {{"loss_type", "[simpo]"}, {"reward_alpha", "0.25"}});
+  call.vocab = 5, call.seed = 638;
+  call.values = Values::kLarge;
+  expect_right(call);
+}
+
 TEST(NamedLossCalls, ExpectedRows) {
   DrawnCall base = call_of("cross_entropy");
   base.plan = PlanKind::kExpectedRow, base.d_weight = base.d_bias = false;

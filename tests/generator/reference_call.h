@@ -50,6 +50,7 @@ inline constexpr bool kRuns = kHasLoss<T> || std::is_same_v<T, CustomLoss>;
 struct ReferenceResult {
   std::vector<Column> columns;
   oracle::MatrixXd d_capped;  ///< [N, V]
+  oracle::MatrixXd slope;     ///< [N, V]: dc/dr
 };
 
 struct OracleNumbers;
@@ -77,8 +78,8 @@ class ReferenceCall {
   /// Returns the results for the raw logits. A pattern other than 0 also moves capped logits by their
   /// rounding.
   ReferenceResult run(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern) {
-    cap(raw, other_raw, pattern);
     ReferenceResult result;
+    cap(raw, other_raw, pattern, result.slope);
     result.d_capped = oracle::MatrixXd::Zero(raw.rows(), raw.cols());
     logitless::Gradients gradients;
     gradients.d_logits = writable(result.d_capped);
@@ -113,7 +114,7 @@ class ReferenceCall {
     if (call_.packed) logits.offsets = student_.offsets;
     return logits;
   }
-  void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern);
+  void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern, oracle::MatrixXd& slope);
   void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
   void add_terms_of_cross();
   void add_terms_of_divergence(const oracle::DistillationTruth& truth);
@@ -134,13 +135,13 @@ class ReferenceCall {
 
  public:
   std::optional<DType> rounding, other_rounding;  ///< of the raw logits
-  oracle::MatrixXd slope;                         ///< dc/dr of the last run
   /// [N]: the sizes of the terms that a row's gradients sum, to which rounding is relative.
   oracle::VectorXd terms;
 };
 
 template <Task T>
-void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern) {
+void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern,
+                           oracle::MatrixXd& slope) {
   Random random(pattern);
   const double unit = pattern == 0 ? 0 : 16 * unit_of(call_.states);
   const auto cap_one = [&](const oracle::MatrixXd& from, double softcap, std::optional<DType> type,
@@ -151,9 +152,8 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
       double r = from.data()[k];
       if (type) r = oracle::round_to(r, *type);
       if (softcap > 0) {
-        const double t = std::tanh(r / softcap);
-        r = softcap * t;
-        if (slopes) slopes->data()[k] = 1 - t * t;
+        if (slopes) slopes->data()[k] = std::pow(std::cosh(r / softcap), -2);  // 1 − tanh² would cancel
+        r = softcap * std::tanh(r / softcap);
       }
       const double error = std::isfinite(r) ? amplitude_of(pattern) * unit * (1 + std::fabs(r)) : 0;
       to.data()[k] = random() % 2 == 0 ? r + error : r - error;

@@ -1,9 +1,9 @@
-# Checks that the commands of docs/getting-started.md build everything that they install.
+# Checks that the commands of docs/cpp.md build everything that they install.
 cmake_minimum_required(VERSION 3.25)
 
-file(READ ${SOURCE_DIR}/docs/getting-started.md page)
+file(READ ${SOURCE_DIR}/docs/cpp.md page)
 if(NOT page MATCHES "cmake --build --preset release --target ([^\n]+)\ncmake --install build/release")
-  message(FATAL_ERROR "docs/getting-started.md does not say how to build and install")
+  message(FATAL_ERROR "docs/cpp.md does not say how to build and install")
 endif()
 set(documented "${CMAKE_MATCH_1}")
 separate_arguments(targets UNIX_COMMAND ${documented})

@@ -193,7 +193,7 @@ bool same_but_for_padding(std::string a, std::string b) {
 TEST(Docs, ThePlansOfGettingStartedAreWhatItPrints) {
   const std::string plan = "((?:one|two)_pass: [^\n]+ tiles \\d+ x \\d+), ";
   const std::vector<std::string> printed = matches(output_of(GETTING_STARTED_PATH), plan);
-  const std::vector<std::string> quoted = matches(read_file(kRoot / "docs" / "getting-started.md"), "\n    " + plan);
+  const std::vector<std::string> quoted = matches(read_file(kRoot / "docs" / "cpp.md"), "\n    " + plan);
   EXPECT_EQ(printed.size(), 2u);
   ASSERT_EQ(quoted.size(), printed.size());
   for (size_t i = 0; i < quoted.size(); ++i) EXPECT_TRUE(same_but_for_padding(quoted[i], printed[i])) << printed[i];

@@ -259,8 +259,9 @@ void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t 
     }
   }
   for (int64_t v = 0; v < d_capped.size(); ++v) {
-    const double ratio = in.head.softcap == 0 ? 0 : std::tanh(logits.raw(static_cast<int64_t>(i), v) / in.head.softcap);
-    out.d_raw(static_cast<int64_t>(i), v) = d_capped[v] * (1 - ratio * ratio);
+    const double raw = logits.raw(static_cast<int64_t>(i), v);
+    const double slope = in.head.softcap == 0 ? 1 : std::pow(std::cosh(raw / in.head.softcap), -2);
+    out.d_raw(static_cast<int64_t>(i), v) = d_capped[v] * slope;
   }
 }
 
