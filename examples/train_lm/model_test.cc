@@ -156,7 +156,8 @@ TEST(Judge, CurvesAgreeWithinTheToleranceAndEndBelowTheUnigramEntropy) {
   EXPECT_TRUE(verdict.agrees && verdict.learns);
   EXPECT_NEAR(verdict.max_difference, 5e-5, 1e-9);
   const RunRecord broken = with(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_FALSE(verdict_of(good, with(4.0002)).agrees || verdict_of(good, broken).agrees || verdict_of(broken, broken).agrees);
+  EXPECT_FALSE(verdict_of(good, with(4.0002)).agrees || verdict_of(good, broken).agrees ||
+               verdict_of(broken, broken).agrees);
   EXPECT_FALSE(verdict_of(good, flat_run(4.0, 199)).agrees);
   EXPECT_FALSE(verdict_of(flat_run(6.0, 200), flat_run(6.0, 200)).learns);
   EXPECT_TRUE(verdict_of(flat_run(6.0, 199), flat_run(6.0, 199)).learns) << "too short to tell";

@@ -194,5 +194,4 @@ inline Plan plan_token_loss(const Context& context, const FinishedLogits& logits
               gradients_of(d_logits));
 }
 
-
 }  // namespace logitless::testing

@@ -5,10 +5,6 @@
 
 namespace logitless::oracle {
 
-void set_cross(std::span<const float> weights, Tokens& tokens) {
-  for (size_t v = 0; v < weights.size(); ++v) tokens.cross[v] = weights[v];
-}
-
 Problem read_problem(const HiddenStates& hidden, const HeadMatrices& head, Tokens tokens) {
   Problem problem{std::move(tokens), {}, {}, {}};
   problem.softcap = head.softcap;

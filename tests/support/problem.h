@@ -2,14 +2,9 @@
 // The oracle with all logits of a call in memory, for the error analysis of bounds.h.
 #pragma once
 
-#include <span>
-
 #include "oracle/oracle.h"
 
 namespace logitless::oracle {
-
-/// Sets q of the cross statistic; without weights it is 1 / V.
-void set_cross(std::span<const float> weights, Tokens& tokens);
 
 /// Double copies of a fused call's inputs.
 struct Problem : Tokens {

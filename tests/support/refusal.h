@@ -12,14 +12,6 @@
 
 namespace logitless::testing {
 
-/// A way to spoil a good call. Call is the call with all its inputs.
-template <class Call>
-struct BadCase {
-  std::string name;
-  std::function<void(Call&)> spoil;
-  std::vector<std::string> parts;  ///< of the message
-};
-
 /// Expects `call` to throw InvalidInput with a one-line message that contains all of `parts`.
 inline void expect_invalid_input(const std::vector<std::string>& parts, const std::function<void()>& call) {
   try {

@@ -81,7 +81,6 @@ class CrossEntropyTester {
   Self& reduction(Reduction value) { return input("reduction", value, options_.reduction); }
   Self& label_smoothing(double value) { return input("label_smoothing", value, options_.label_smoothing); }
   Self& z_loss(double value) { return input("z_loss", value, options_.z_loss); }
-  Self& loss_scale(double value) { return input("loss_scale", value, options_.loss_scale); }
   Self& metrics() {
     options_.want_entropy = true;
     return input("metrics", true, options_.want_accuracy);

@@ -23,12 +23,4 @@ struct Reference {
   EntriesPer logps_per = EntriesPer::kBySize;
 };
 
-/// Sets d_hidden to [B, T, H] with strides.
-template <class T>
-void set_d_hidden(Gradients& out, T* data, int64_t batch, int64_t time, int64_t hidden,
-                  std::optional<int64_t> batch_stride = {}, std::optional<int64_t> row_stride = {}) {
-  out.d_hidden = Matrix(data, logitless::detail::saturated_product(batch, time), hidden, row_stride);
-  out.d_hidden_batch_stride = batch_stride;
-}
-
 }  // namespace logitless::testing

@@ -15,7 +15,6 @@
 #include "loss/sequences.h"
 #include "oracle/preference_oracle.h"
 #include "support/compare.h"
-#include "support/preference_cases.h"
 
 namespace logitless::testing {
 namespace preference_loss_test {
@@ -23,6 +22,26 @@ namespace preference_loss_test {
 using oracle::SequenceBatch;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Returns options with one term that the loss accepts.
+PreferenceLoss options_of(PreferenceLossType loss) {
+  PreferenceLoss options;
+  options.loss_type = {loss};
+  if (loss == PreferenceLossType::kExoPair) options.label_smoothing = 0.05;  // required
+  return options;
+}
+
+// Returns sequences of one token with these log-probabilities and reference.
+SequenceBatch one_token_batch(const std::vector<double>& logp, const std::vector<double>& reference) {
+  SequenceBatch batch;
+  batch.logp = logp;
+  batch.entropy.assign(logp.size(), 0.5);
+  batch.takes_part.assign(logp.size(), true);
+  for (size_t s = 0; s <= logp.size(); ++s) batch.offsets.push_back(static_cast<int64_t>(s));
+  batch.reference = batch.reference_tokens = reference;
+  batch.square_sums.assign(logp.size(), 0.25);
+  return batch;
+}
 
 // Returns sequences of one token, in the form that the loss expects.
 loss::SequenceTokens tokens_of(const SequenceBatch& batch) {
@@ -94,7 +113,7 @@ void expect_pairs_close(const SequenceBatch& batch, const PreferenceLoss& option
 // Margins are exact in binary, so that only the formula is tested: e^−800 underflows, e^800 overflows, and up
 // to there every digit counts.
 TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
-  for (const PreferenceLossType loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : all_of<PreferenceLossType>()) {
     for (const double smoothing : {0.0, 0.25}) {
       for (const double margin :
            {0.0, 0.5, -0.5, 16.0, -16.0, 40.0, -40.0, 512.0, -512.0, 690.0, -690.0, 800.0, -800.0, 1e4, -1e4}) {
@@ -229,7 +248,7 @@ TEST(PreferenceLossFunction, AotWithTiesAndUnsortedValues) {
 
 // One value that is not finite must make the loss of every formula NaN.
 TEST(PreferenceLossFunction, NaNReachesTheLoss) {
-  for (const PreferenceLossType loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : all_of<PreferenceLossType>()) {
     for (const int64_t token : {0, 3}) {  // in a chosen answer, and in a rejected one
       SequenceBatch batch = one_token_batch({-1, -2, -3, -4}, {-1.5, -2.5, -2, -3});
       batch.logp[token] = kNaN;
