@@ -36,7 +36,7 @@ SequenceBatch one_token_batch(const std::vector<double>& logp, const std::vector
   SequenceBatch batch;
   batch.logp = logp;
   batch.entropy.assign(logp.size(), 0.5);
-  batch.takes_part.assign(logp.size(), true);
+  batch.is_active.assign(logp.size(), true);
   for (size_t s = 0; s <= logp.size(); ++s) batch.offsets.push_back(static_cast<int64_t>(s));
   batch.reference = batch.reference_tokens = reference;
   batch.square_sums.assign(logp.size(), 0.25);
