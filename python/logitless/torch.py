@@ -19,8 +19,8 @@ from typing import Any, Optional, Union
 import torch
 from torch import Tensor
 
-if not hasattr(torch.nn, "LinearCrossEntropyLoss"):
-    raise ImportError(f"logitless.torch needs PyTorch 2.13 or later, and this is {torch.__version__}")
+from ._torch_versions import Module, check_options
+from ._torch_versions import linear_cross_entropy as _pytorch_function
 
 from ._torch_call import (
     PYTORCH_HEAD,
@@ -119,8 +119,9 @@ def linear_cross_entropy(
 ) -> Any:
     """A drop-in for torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
-    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
-    in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
+    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `input` may have any
+    leading axes; `target` has the same ones. `options` are PyTorch's LinearCrossEntropyOptions. They have no
+    effect, because there are no chunks of logits; an acc_dtype other than that of the sums is an error.
 
     The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
@@ -201,6 +202,8 @@ def linear_cross_entropy(
     pytorchs = {"reduction": reduction, "label_smoothing": label_smoothing}
     if ignore_index is not None:
         pytorchs["ignore_index"] = ignore_index
+    if options is not None:
+        check_options(options, input.dtype)
     chosen = Options.of("linear_cross_entropy", CROSS_ENTROPY, {**pytorchs, **beyond})
     # Like PyTorch, recognises probabilities by their shape. Floats with one entry per token are ids of a
     # wrong type.
@@ -392,10 +395,6 @@ def _soft_path(
         raise ValueError(with_names(error, PYTORCH_NAMES)) from None
 
 
-# Saved at import, so it is PyTorch's function even if a program replaces it later.
-_pytorch_function = torch.nn.functional.linear_cross_entropy
-
-
 def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **arguments: Any) -> Tensor:
     given = [name for name, value in beyond.items() if value is not None]
     if given:
@@ -407,9 +406,9 @@ def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **argumen
     return _pytorch_function(*tensors, **arguments)
 
 
-class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
+class LinearCrossEntropyLoss(Module):
     """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(). It also takes that function's
-    further options.
+    further options. It is a subclass of PyTorch's module in versions of PyTorch that have it.
 
     Equivalent to:
         loss = linear_cross_entropy(input, self.linear.weight, target, linear_bias=self.linear.bias,
@@ -473,7 +472,7 @@ _ARGUMENTS = {
             Union[float, Tensor, None],
             "divides the sum of a mean instead of the number of tokens",
         ),
-        ("options", Any, "no effect; in PyTorch it selects a chunking"),
+        ("options", Any, "PyTorch's LinearCrossEntropyOptions; no effect, because there are no chunks of logits"),
         ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),
         ("temperatures", Array("numbers", "[N]"), "one per token, instead of temperature"),
         ("class_weights", Array("numbers", "[V]"), "class weights, as in PyTorch"),

@@ -29,7 +29,7 @@ namespace {
 
 // Writes the loss, or one loss per token.
 template <class Result>
-void write_loss(const Result& result, bool per_token, ffi::AnyBuffer out) {
+void write_loss(const Result& result, bool per_token, const xla::Buffer& out) {
   write_column(per_token ? std::span<const double>(result.per_token_loss) : std::span(&result.loss, 1), out);
 }
 
@@ -89,8 +89,8 @@ void run_topk_logps(const JaxCall& call) {
   auto task = call.task<TokenStatistics>();
   call.read("k", task.request.top_k);
   const TokenStats stats = run(call.context(), call.logits, task).stats;
-  const ffi::AnyBuffer ids = call.result(0);
-  std::copy(stats.top_ids.begin(), stats.top_ids.end(), static_cast<int32_t*>(ids.untyped_data()));
+  const xla::Buffer& ids = call.result(0);
+  std::copy(stats.top_ids.begin(), stats.top_ids.end(), static_cast<int32_t*>(ids.data));
   write_column(stats.top_logps, call.result(1));
 }
 
@@ -102,7 +102,7 @@ void run_slice(const JaxCall& call) {
 // Returns the handlers, by the names under which they are registered with XLA.
 nb::dict handlers() {
   nb::dict out;
-  const auto add = [&](const std::string& name, XLA_FFI_Handler* made) {
+  const auto add = [&](const std::string& name, xla::Error* (*made)(const xla::CallFrame*)) {
     out[("logitless_" + name).c_str()] = nb::capsule(reinterpret_cast<void*>(made));
   };
   for_each_task([&]<class Task> {

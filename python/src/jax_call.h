@@ -2,8 +2,6 @@
 // One call from XLA: its arguments, results and attributes, as the library's views and options.
 #pragma once
 
-#include <xla/ffi/api/ffi.h>
-
 #include <algorithm>
 #include <deque>
 #include <exception>
@@ -22,10 +20,9 @@
 #include "logitless/error.h"
 #include "logitless/run.h"
 #include "options.h"
+#include "xla.h"
 
 namespace logitless::python {
-
-namespace ffi = xla::ffi;
 
 enum Argument : size_t {
   kHidden,
@@ -56,15 +53,15 @@ inline constexpr HeadPlaces kTeacherPlaces = {.weight = kMore + 1,
                                               .lora_states = kMore + 6,
                                               .lora_b = kMore + 7};
 
-inline DType dtype_of(ffi::DataType type, const char* name) {
+inline DType dtype_of(xla::Type type, const char* name) {
   switch (type) {
-    case ffi::DataType::F32:
+    case xla::Type::kFloat32:
       return DType::kFloat32;
-    case ffi::DataType::F64:
+    case xla::Type::kFloat64:
       return DType::kFloat64;
-    case ffi::DataType::BF16:
+    case xla::Type::kBFloat16:
       return DType::kBFloat16;
-    case ffi::DataType::F16:
+    case xla::Type::kFloat16:
       return DType::kFloat16;
     default:
       throw InvalidInput(std::string(name) + " must be float32, bfloat16, float16 or float64");
@@ -77,30 +74,29 @@ struct View {
   DType dtype;
   int64_t rows, cols;
 
-  View(const ffi::AnyBuffer& buffer, const char* name)
-      : data(buffer.untyped_data()), dtype(dtype_of(buffer.element_type(), name)) {
-    if (buffer.dimensions().size() != 2) throw InvalidInput(std::string(name) + " must have 2 axes");
-    rows = buffer.dimensions()[0];
-    cols = buffer.dimensions()[1];
+  View(const xla::Buffer& buffer, const char* name) : data(buffer.data), dtype(dtype_of(buffer.type, name)) {
+    if (buffer.sizes().size() != 2) throw InvalidInput(std::string(name) + " must have 2 axes");
+    rows = buffer.sizes()[0];
+    cols = buffer.sizes()[1];
   }
   operator Tensor() const { return {data, dtype, {rows, cols}}; }
 };
 
 template <class T>
-std::vector<T> read_column(const ffi::AnyBuffer& in) {
-  std::vector<T> out(in.element_count());
+std::vector<T> read_column(const xla::Buffer& in) {
+  std::vector<T> out(in.count());
   for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = static_cast<T>(in.element_type() == ffi::DataType::F64 ? static_cast<const double*>(in.untyped_data())[i]
-                                                                    : static_cast<const float*>(in.untyped_data())[i]);
+    out[i] = static_cast<T>(in.type == xla::Type::kFloat64 ? static_cast<const double*>(in.data)[i]
+                                                           : static_cast<const float*>(in.data)[i]);
   }
   return out;
 }
 
-inline void write_column(std::span<const double> column, ffi::AnyBuffer out) {
-  if (out.element_type() == ffi::DataType::F64) {
-    std::copy(column.begin(), column.end(), static_cast<double*>(out.untyped_data()));
+inline void write_column(std::span<const double> column, const xla::Buffer& out) {
+  if (out.type == xla::Type::kFloat64) {
+    std::copy(column.begin(), column.end(), static_cast<double*>(out.data));
   } else {
-    std::transform(column.begin(), column.end(), static_cast<float*>(out.untyped_data()),
+    std::transform(column.begin(), column.end(), static_cast<float*>(out.data),
                    [](double x) { return static_cast<float>(x); });
   }
 }
@@ -108,24 +104,23 @@ inline void write_column(std::span<const double> column, ffi::AnyBuffer out) {
 /// The attributes of a call. An option that is not among them keeps its default.
 class Attributes {
  public:
-  explicit Attributes(const ffi::Dictionary& given) : given_(given) {}
+  explicit Attributes(const xla::Attributes& given) : given_(given) {}
 
   template <class T>
   void read(const std::string& name, T& out) const {
-    if (!given_.contains(name)) return;
+    const int64_t at = given_.find(name);
+    if (at < 0) return;
     if constexpr (std::is_enum_v<T>) {
-      out = named<T>(get<std::string_view>(name)).value();
+      out = named<T>(given_.text(at)).value();
     } else if constexpr (std::is_same_v<T, std::string>) {
-      out = get<std::string_view>(name);
-    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      out = static_cast<T>(get<int64_t>(name));
+      out = given_.text(at);
     } else {
-      out = get<T>(name);
+      out = given_.number<T>(at);
     }
   }
   template <class T>
   void read(const std::string& name, std::optional<T>& out) const {
-    if (given_.contains(name)) read(name, out.emplace());
+    if (given_.find(name) >= 0) read(name, out.emplace());
   }
   // Arrays are arguments, not attributes.
   template <class T>
@@ -145,23 +140,15 @@ class Attributes {
   }
 
  private:
-  template <class T>
-  T get(const std::string& name) const {
-    const auto value = given_.get<T>(name);
-    if (value.has_error()) throw InvalidInput(name + ": " + value.error().message());
-    return *value;
-  }
-
-  const ffi::Dictionary& given_;
+  const xla::Attributes& given_;
 };
 
 /// One call.
 class JaxCall {
  public:
-  JaxCall(const ffi::RemainingArgs& arguments, const ffi::RemainingRets& results, const ffi::Dictionary& attributes)
-      : arguments_(arguments),
-        results_(results),
-        attributes_(attributes),
+  explicit JaxCall(const xla::CallFrame& frame)
+      : frame_(frame),
+        attributes_(frame.attributes),
         class_weights_(floats<float>(kClassWeights)),
         temperatures_(floats<double>(kTemperatures)) {
     const View states(argument(kHidden), "hidden");
@@ -172,21 +159,21 @@ class JaxCall {
 
   Logits logits;
 
-  ffi::AnyBuffer argument(size_t i) const { return checked(arguments_.get<ffi::AnyBuffer>(i)); }
-  ffi::AnyBuffer last_argument() const { return argument(arguments_.size() - 1); }
-  ffi::AnyBuffer result(size_t i) const { return *checked(results_.get<ffi::AnyBuffer>(i)); }
+  const xla::Buffer& argument(size_t i) const { return frame_.arguments[i]; }
+  const xla::Buffer& last_argument() const { return argument(static_cast<size_t>(frame_.arguments.size) - 1); }
+  const xla::Buffer& result(size_t i) const { return frame_.results[i]; }
 
   /// With `frozen`, the forward half keeps expected rows for the gradient of hidden states, if the loss
   /// allows it.
   Context context(bool frozen = false) const {
     auto options = attributes_.all<ContextOptions>("context.");
     if (frozen && options.plan == PlanKind::kAuto) options.plan = PlanKind::kExpectedRow;
-    const ffi::AnyBuffer first = argument(kFirst), gathered = argument(kGathered);
-    if (first.element_count() > 0) {
+    const xla::Buffer &first = argument(kFirst), gathered = argument(kGathered);
+    if (first.count() > 0) {
       VocabSlice& slice = options.ranks.slice.emplace();
-      slice.first = *static_cast<const int32_t*>(first.untyped_data());
+      slice.first = *static_cast<const int32_t*>(first.data);
       attributes_.read("vocab_size", slice.vocab_size);
-      slice.gathered = {static_cast<const std::byte*>(gathered.untyped_data()), gathered.element_count()};
+      slice.gathered = {static_cast<const std::byte*>(gathered.data), gathered.count()};
     }
     return Context(std::move(options));
   }
@@ -220,28 +207,23 @@ class JaxCall {
     const Tensor d_hidden = output(first, "d_hidden"), d_weight = output(first + 1, "d_weight");
     if (d_hidden.given()) out.d_hidden = batched(d_hidden, logits.hidden.sizes[0]);
     out.d_weight = layout("") == HeadLayout::kHiddenVocab ? transposed(d_weight) : d_weight;
-    const ffi::AnyBuffer bias = result(first + 2);
-    const auto entries = static_cast<int64_t>(bias.element_count());
-    if (entries > 0) out.d_bias = Tensor(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), {entries});
+    const xla::Buffer& bias = result(first + 2);
+    const auto entries = static_cast<int64_t>(bias.count());
+    if (entries > 0) out.d_bias = Tensor(bias.data, dtype_of(bias.type, "d_bias"), {entries});
     out.d_lora_states = output(first + 3, "d_lora_states");
     out.d_lora_b = output(first + 4, "d_lora_b");
     out.backward = attributes_.all<BackwardOptions>("backward.");
-    const ffi::AnyBuffer seed = argument(kSeed);
-    if (seed.element_count() > 0) out.backward.seed = *static_cast<const int32_t*>(seed.untyped_data());
+    const xla::Buffer& seed = argument(kSeed);
+    if (seed.count() > 0) out.backward.seed = *static_cast<const int32_t*>(seed.data);
     return out;
   }
   void write_bytes(std::span<const std::byte> bytes, size_t to) const {
-    const ffi::AnyBuffer out = result(to);
-    if (out.element_count() != bytes.size()) throw InvalidInput("the result of a slice has the wrong size");
-    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(out.untyped_data()));
+    const xla::Buffer& out = result(to);
+    if (out.count() != bytes.size()) throw InvalidInput("the result of a slice has the wrong size");
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(out.data));
   }
 
  private:
-  template <class T>
-  static T checked(const ffi::ErrorOr<T>& value) {
-    if (value.has_error()) throw InvalidInput(value.error().message());
-    return *value;
-  }
   template <class T>
   std::vector<T> floats(size_t i) const {
     return read_column<T>(argument(i));
@@ -265,7 +247,7 @@ class JaxCall {
     attributes_.read(prefix + "softcap", out.softcap);
     out.bias = vector(at.bias, (prefix + "bias").c_str());
     out.vocab_ids = kept_ids(at.ids);
-    if (argument(at.lora_b).element_count() > 0) {
+    if (argument(at.lora_b).count() > 0) {
       out.lora.states = matrix(at.lora_states, (prefix + "lora_states").c_str());
       out.lora.b = matrix(at.lora_b, (prefix + "lora_b").c_str());
     }
@@ -273,10 +255,9 @@ class JaxCall {
   }
   // Returns argument i as a vector or as a matrix. An argument without elements is not given.
   ConstTensor vector(size_t i, const char* name) const {
-    const ffi::AnyBuffer in = argument(i);
-    if (in.element_count() == 0) return {};
-    return ConstTensor(in.untyped_data(), dtype_of(in.element_type(), name),
-                       {static_cast<int64_t>(in.element_count())});
+    const xla::Buffer& in = argument(i);
+    if (in.count() == 0) return {};
+    return ConstTensor(in.data, dtype_of(in.type, name), {static_cast<int64_t>(in.count())});
   }
   Tensor matrix(size_t i, const char* name) const { return View(argument(i), name); }
   // Returns rows [N, H] as sequences of equal length.
@@ -289,30 +270,30 @@ class JaxCall {
     return layout;
   }
   template <size_t A>
-  static ConstTensor ids(const ffi::AnyBuffer& in, const char* name, const int64_t (&sizes)[A]) {
-    if (in.element_type() == ffi::DataType::S32) return {in.untyped_data(), DType::kInt32, sizes};
-    if (in.element_type() == ffi::DataType::S64) return {in.untyped_data(), DType::kInt64, sizes};
+  static ConstTensor ids(const xla::Buffer& in, const char* name, const int64_t (&sizes)[A]) {
+    if (in.type == xla::Type::kInt32) return {in.data, DType::kInt32, sizes};
+    if (in.type == xla::Type::kInt64) return {in.data, DType::kInt64, sizes};
     throw InvalidInput(std::string(name) + " must be int32 or int64");
   }
 
   // Read a task's own arguments, in the order listed in jax.cc.
   void take(ConstTensor& out) const {
-    const ffi::AnyBuffer in = argument(kTargets);
-    out = ids(in, "targets", {static_cast<int64_t>(in.element_count())});
+    const xla::Buffer& in = argument(kTargets);
+    out = ids(in, "targets", {static_cast<int64_t>(in.count())});
   }
   void take(IdSets& out) const {
-    const ffi::AnyBuffer in = argument(kMore);
-    out = IdSets(ids(in, "ids", {in.dimensions()[0], in.dimensions()[1]}));
+    const xla::Buffer& in = argument(kMore);
+    out = IdSets(ids(in, "ids", {in.sizes()[0], in.sizes()[1]}));
   }
   void take(SoftTargets& out) const {
-    const ffi::AnyBuffer mask = argument(kMore + 3);
-    if (argument(kMore + 2).element_count() > 0) {
+    const xla::Buffer& mask = argument(kMore + 3);
+    if (argument(kMore + 2).count() > 0) {
       out = SoftTargets(matrix(kMore + 2, "probabilities"));
     } else {
       take(out.sets);
       out.weights = vector(kMore + 1, "weights");
     }
-    out.mask = {static_cast<const uint8_t*>(mask.untyped_data()), mask.element_count()};
+    out.mask = {static_cast<const uint8_t*>(mask.data), mask.count()};
   }
   void take(SetTeacher& out) const {
     take(out.sets);
@@ -330,16 +311,16 @@ class JaxCall {
   }
 
   Tensor output(size_t i, const char* name) const {
-    const ffi::AnyBuffer out = result(i);
-    return out.element_count() > 0 ? Tensor(View(out, name)) : Tensor();
+    const xla::Buffer& out = result(i);
+    return out.count() > 0 ? Tensor(View(out, name)) : Tensor();
   }
 
   // Reads a packed weight. logitless.jax has checked its types and shapes.
   void set_packed(const HeadPlaces& at, LmHead& out) const {
-    const ffi::AnyBuffer bytes = argument(at.weight);
-    const int64_t entries = bytes.dimensions()[0], row_bytes = bytes.dimensions()[1];
+    const xla::Buffer& bytes = argument(at.weight);
+    const int64_t entries = bytes.sizes()[0], row_bytes = bytes.sizes()[1];
     const PackedBlock block = block_of(*out.packing);
-    out.weight = ConstTensor(bytes.untyped_data(), DType::kUInt8, {entries, row_bytes});
+    out.weight = ConstTensor(bytes.data, DType::kUInt8, {entries, row_bytes});
     out.scales = vector(at.scales, "scales");
     if (out.scales.given()) {
       out.group = entries * (row_bytes / block.bytes * block.numbers) / out.scales.count();
@@ -347,42 +328,35 @@ class JaxCall {
   }
   // Returns ids as int64, copied if they are int32, JAX's default.
   std::span<const int64_t> kept_ids(size_t i) const {
-    const ffi::AnyBuffer given = argument(i);
-    const auto count = static_cast<int64_t>(given.element_count());
+    const xla::Buffer& given = argument(i);
+    const auto count = static_cast<int64_t>(given.count());
     if (count == 0) return {};
-    if (given.element_type() == ffi::DataType::S64) {
-      return {static_cast<const int64_t*>(given.untyped_data()), given.element_count()};
+    if (given.type == xla::Type::kInt64) {
+      return {static_cast<const int64_t*>(given.data), given.count()};
     }
-    const auto* narrow = static_cast<const int32_t*>(given.untyped_data());
+    const auto* narrow = static_cast<const int32_t*>(given.data);
     return kept_alive_.emplace_back(narrow, narrow + count);
   }
 
-  const ffi::RemainingArgs& arguments_;
-  const ffi::RemainingRets& results_;
+  const xla::CallFrame& frame_;
   const Attributes attributes_;
   const std::vector<float> class_weights_;
   const std::vector<double> temperatures_;
   mutable std::deque<std::vector<int64_t>> kept_alive_;  // vocab_ids of the heads
 };
 
-// Returns exceptions as errors: they must not propagate through XLA.
+/// The function that is registered with XLA. Exceptions must not propagate through XLA.
 template <void (*run)(const JaxCall&)>
-ffi::Error guarded(ffi::RemainingArgs arguments, ffi::RemainingRets results, ffi::Dictionary attributes) {
+xla::Error* handler(const xla::CallFrame* frame) {
+  if (xla::answer_metadata(*frame)) return nullptr;
   try {
-    run(JaxCall(arguments, results, attributes));
-    return ffi::Error::Success();
+    run(JaxCall(*frame));
+    return nullptr;
   } catch (const InvalidInput& error) {
-    return ffi::Error::InvalidArgument(with_caller_names(error.what()));
+    return frame->error(xla::Code::kInvalidArgument, with_caller_names(error.what()).c_str());
   } catch (const std::exception& error) {
-    return ffi::Error::Internal(error.what());
+    return frame->error(xla::Code::kInternal, error.what());
   }
-}
-
-/// The function that is registered with XLA.
-template <void (*run)(const JaxCall&)>
-XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame) {
-  static auto* const made = ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs().To(guarded<run>).release();
-  return made->Call(frame);
 }
 
 }  // namespace logitless::python

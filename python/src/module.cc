@@ -14,11 +14,9 @@
 #include "caller_names.h"
 #include "calls.h"
 #include "communicator.h"
+#include "jax.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
-#ifdef LOGITLESS_WITH_JAX
-#include "jax.h"
-#endif
 #include "tasks.h"
 
 namespace logitless::python {
@@ -129,7 +127,5 @@ NB_MODULE(_core, m) {
   define_context(m);
   define_ids(m);
   for_each_task([&]<class Task> { define_task<Task>(m); });
-#ifdef LOGITLESS_WITH_JAX
   define_jax_targets(m);
-#endif
 }

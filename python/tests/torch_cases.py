@@ -4,9 +4,9 @@
 import pytest
 
 torch = pytest.importorskip("torch")
+import torch.utils.checkpoint  # noqa: E402, F401
+
 F = torch.nn.functional
-if not hasattr(F, "linear_cross_entropy"):
-    pytest.skip("this PyTorch has no linear_cross_entropy to compare with", allow_module_level=True)
 
 N, H, V = 13, 7, 41
 
