@@ -298,8 +298,9 @@ def linear_cross_entropy(
 ) -> Any:
     """A drop-in for torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
-    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
-    in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
+    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `input` may have any
+    leading axes; `target` has the same ones. `options` are PyTorch's LinearCrossEntropyOptions. They have no
+    effect, because there are no chunks of logits; an acc_dtype other than that of the sums is an error.
 
     The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
@@ -338,7 +339,7 @@ def linear_cross_entropy(
         reduction: how per-token losses are reduced.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
-        options: no effect; in PyTorch it selects a chunking.
+        options: PyTorch's LinearCrossEntropyOptions; no effect, because there are no chunks of logits.
         num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
         loss_dtype: of the loss; by default input's type.
@@ -926,9 +927,9 @@ def topk_logps(
         (torch.Size([6, 3]), torch.int64, torch.float32)
     """
 
-class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
+class LinearCrossEntropyLoss(Module):
     """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(). It also takes that function's
-    further options.
+    further options. It is a subclass of PyTorch's module in versions of PyTorch that have it.
 
     Equivalent to:
         loss = linear_cross_entropy(input, self.linear.weight, target, linear_bias=self.linear.bias,

@@ -3,6 +3,7 @@
 draws layouts, types, in-place changes and mistaken tensors for every function."""
 
 import gc
+from types import SimpleNamespace
 
 import pytest
 from torch_cases import H, N, V, tensors, torch
@@ -175,3 +176,12 @@ def test_mistakes_of_heads_are_named(options, error, message):
     packed = PackedWeight(torch.ones(V, H, dtype=torch.int8), "int8", torch.ones(V, 1))
     with pytest.raises(error, match=message):
         linear_cross_entropy(**{"input": torch.ones(N, H), "linear_weight": packed, "target": torch.arange(N), **options})
+
+
+def test_options_of_pytorch_have_no_effect_or_are_refused():
+    x, w, _, y = tensors(torch.bfloat16)
+    want = linear_cross_entropy(x, w, y)
+    for fields in ({}, {"batch_chunk_size": 4, "acc_policy": "compact"}, {"acc_dtype": torch.float32}):
+        assert torch.equal(linear_cross_entropy(x, w, y, options=SimpleNamespace(**fields)), want)
+    with pytest.raises(ValueError, match="^options.acc_dtype = torch.bfloat16 is not supported for an input of torch.bf"):
+        linear_cross_entropy(x, w, y, options=SimpleNamespace(acc_dtype=torch.bfloat16))
