@@ -36,8 +36,8 @@ def _sequence_loss(
     return_metrics: bool,
 ) -> Any:
     """The sequence loss `function` of _core: hidden [B, T, H] and ids [B, T], or [N, H] and [N]. `tensors`
-    are per token or per sequence, `beside` are arguments that are ready for _core, and `options` are the
-    caller's options."""
+    are per token or per sequence, `beside` are further arguments for _core, and `options` are the caller's
+    options."""
     hidden = head.input
     ((ids_name, chosen),) = ids.items()
     check_cpu(**ids, **tensors)

@@ -86,8 +86,8 @@ Module: Any = getattr(torch.nn, "LinearCrossEntropyLoss", _LinearCrossEntropyLos
 
 
 def check_options(options: Any, dtype: torch.dtype) -> None:
-    """Raises if LinearCrossEntropyOptions ask for other results. What they say of chunks and memory has no
-    effect: there are no chunks of logits."""
+    """Raises if LinearCrossEntropyOptions ask for other results. Their chunk sizes have no effect, because
+    logits are not cut into chunks."""
     wanted = getattr(options, "acc_dtype", None)
     sums = torch.float64 if dtype == torch.float64 else torch.float32
     if wanted is not None and wanted != sums:

@@ -121,7 +121,7 @@ def linear_cross_entropy(
 
     The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `input` may have any
     leading axes; `target` has the same ones. `options` are PyTorch's LinearCrossEntropyOptions. They have no
-    effect, because there are no chunks of logits; an acc_dtype other than that of the sums is an error.
+    effect, because logits are not cut into chunks. Their acc_dtype may only name the type of the sums.
 
     The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
@@ -472,7 +472,7 @@ _ARGUMENTS = {
             Union[float, Tensor, None],
             "divides the sum of a mean instead of the number of tokens",
         ),
-        ("options", Any, "PyTorch's LinearCrossEntropyOptions; no effect, because there are no chunks of logits"),
+        ("options", Any, "PyTorch's LinearCrossEntropyOptions, which have no effect"),
         ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),
         ("temperatures", Array("numbers", "[N]"), "one per token, instead of temperature"),
         ("class_weights", Array("numbers", "[V]"), "class weights, as in PyTorch"),

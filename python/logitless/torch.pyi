@@ -300,7 +300,7 @@ def linear_cross_entropy(
 
     The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `input` may have any
     leading axes; `target` has the same ones. `options` are PyTorch's LinearCrossEntropyOptions. They have no
-    effect, because there are no chunks of logits; an acc_dtype other than that of the sums is an error.
+    effect, because logits are not cut into chunks. Their acc_dtype may only name the type of the sums.
 
     The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
@@ -339,7 +339,7 @@ def linear_cross_entropy(
         reduction: how per-token losses are reduced.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
-        options: PyTorch's LinearCrossEntropyOptions; no effect, because there are no chunks of logits.
+        options: PyTorch's LinearCrossEntropyOptions, which have no effect.
         num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
         loss_dtype: of the loss; by default input's type.

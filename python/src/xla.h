@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The part of XLA's foreign function interface that a handler on CPUs needs, so that no build needs JAX. The
-// structures are those of version 0.1 of XLA's C interface (xla/ffi/api/c_api.h of jaxlib), which later
-// versions only append to.
+// The part of XLA's foreign function interface that a handler on CPUs needs, so that a build works without
+// JAX. The structures have the layout of version 0.1 of XLA's C interface (xla/ffi/api/c_api.h of jaxlib).
+// Later versions only append to them.
 #pragma once
 
 #include <cstddef>

@@ -194,7 +194,7 @@ void expect_noticed(DrawnCall form, Split split) {
     const auto errors = run_with<T>(form, split, name);
     const std::string own = message_of(errors[1]);
     const bool noticed = own.find(words) == 0 || (!is_option && own.find(words) != std::string::npos);
-    // Rank 1 may also refuse an option that has no meaning beside its others.
+    // Rank 1 may also refuse an option that has no meaning with its other options.
     EXPECT_TRUE(noticed || (is_option && own.find("must be the same") == std::string::npos)) << own;
     options += is_option, refused += !noticed;
     if (noticed) {

@@ -106,7 +106,7 @@ TEST(SetDistillation, AHardTargetInTheTail) {
 }
 
 // If the student has nothing outside the set, the rounding residual of 1 - T must not count as a probability:
-// the loss is that of renormalised sets. The same holds if the set is the whole vocabulary.
+// the loss equals the loss of renormalised sets. The same holds if the set is the whole vocabulary.
 TEST(SetDistillation, ATailThatIsEmpty) {
   for (const bool masked : {false, true}) {
     for (const double more : {-3e-8, 0.0, 3e-8}) {

@@ -154,7 +154,7 @@ TEST(WorkspaceOfACall, DoesNotGrowTheProcess) {
     if (call == 3) settled = resident_bytes();
   }
   ASSERT_GT(workspace, size_t{8} << 20);
-  // If each call left a workspace behind, there would be twenty. Huge pages and the kernel's own batching
+  // If each call leaked its workspace, twenty would be resident. Huge pages and the kernel's own batching
   // account for less than a few.
   EXPECT_LT(resident_bytes() - settled, static_cast<int64_t>(4 * workspace));
 }

@@ -182,8 +182,8 @@ std::vector<OptionCase<Options>> option_cases() {
   return cases;
 }
 
-/// Sets the options in which a case differs from the defaults, except its loss type, those of `token`, and
-/// the clip range that only covariances need. Returns whether there are any.
+/// Sets the options in which a case differs from the defaults, except its loss type, the options in `token`,
+/// and the clip range that only covariances need. Returns whether there are any.
 template <class Options>
 bool set_options(const OptionCase<Options>& one, Options& to) {
   bool any = false;

@@ -67,7 +67,7 @@ class CrossEntropyTester {
   Self& hidden_rows(Rows places) { return input("hidden_rows", places, spec_.hidden_rows); }
   Self& d_hidden_rows(Rows places) { return run("d_hidden_rows", places, run_.d_hidden_rows); }
   Self& strided_targets(bool on = true) { return input("strided_targets", on, spec_.strided_targets); }
-  /// Without a bias there is no d_bias.
+  /// Without a bias, no d_bias is computed.
   Self& bias(bool on) { return input("bias", on, spec_.bias); }
   Self& softcap(double cap) { return input("softcap", cap, spec_.softcap); }
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored); }

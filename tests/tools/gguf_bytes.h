@@ -56,7 +56,7 @@ class GgufBytes {
     alignment_ = value;
     return key("general.alignment", kUint32, number(value));
   }
-  /// `dims` are in the file's order: [H, V]. The bytes follow those of the previous tensor.
+  /// `dims` are in the file's order: [H, V]. The bytes follow the previous tensor.
   GgufBytes& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type,
                     const std::string& bytes) {
     if (alignment_ != 0) data_.resize((data_.size() + alignment_ - 1) / alignment_ * alignment_);

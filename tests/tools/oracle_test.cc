@@ -156,7 +156,7 @@ TEST(Oracle, TilesGiveTheSame) {
     }
   }
   const HiddenStates states(ConstMatrix(hidden.data(), kTokens, kHidden), 3);
-  // Returns all numbers with this much scratch, one part beside the other.
+  // Returns all numbers with this much scratch, one part after another.
   const auto all = [&](size_t scratch_bytes, int* tiles) {
     const oracle::FusedTruth truth(states, head, tokens, scratch_bytes);
     const TokenStatistics stats = truth.compute_statistics();

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The parts of a job for the ranks of `logitless compare`: which tokens each has, and what cannot be cut.
-// tests/mpi compares the results of ranks with those of one process.
+// tests/mpi compares the results of ranks and of one process.
 #include "cli/ranks/part.h"
 
 #include <gtest/gtest.h>
