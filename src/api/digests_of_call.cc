@@ -51,9 +51,9 @@ void digest_lora(ranks::Digests& digests, const HeadMatrices& head, const std::s
   const char* const kind = lora.has_states() ? "states of " : "a of ";
   digests.add(of + "lora", lora.given() ? kind + text_of(first.dtype) : "none");
   if (!lora.given()) return;
-  digests.add(of + "lora.scale", lora.scale);
-  if (!lora.has_states()) return digest_sample(digests, of + "lora.a", first, first.rows);
-  if (tokens) digest_sample(digests, of + "lora.states", *tokens, problem::matrix_rows(lora.states));
+  digests.add(of + "lora_scale", lora.scale);
+  if (!lora.has_states()) return digest_sample(digests, of + "lora_a", first, first.rows);
+  if (tokens) digest_sample(digests, of + "lora_states", *tokens, problem::matrix_rows(lora.states));
 }
 
 // Adds a head with `entries` vocabulary entries on this rank.

@@ -243,8 +243,8 @@ HeadMatrices head_of(const LmHead& given) {
   head.softcap = given.softcap;
   head.ids = given.vocab_ids;
   const LoraAdapter& lora = given.lora;
-  head.lora = {matrix_of("lora.a", lora.a, "[r, H]"), matrix_of("lora.b", lora.b, "[V, r]"), lora.scale,
-               matrix_of("lora.states", lora.states, "[N, r]")};
+  head.lora = {matrix_of("lora_a", lora.a, "[r, H]"), matrix_of("lora_b", lora.b, "[V, r]"), lora.scale,
+               matrix_of("lora_states", lora.states, "[N, r]")};
   return head;
 }
 

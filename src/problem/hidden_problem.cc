@@ -39,31 +39,31 @@ void check_lora(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
   if (!lora.given()) return;
   if (lora.has_states()) {
     const ConstMatrix& states = lora.states;
-    core::check_matrix("lora.states", states.data, states.rows, states.cols, states.stride);
-    if (lora.a.data) fail("lora.a and lora.states are both set: states replace hidden · aᵀ");
-    if (states.rows != tokens) fail("lora.states has ", states.rows, " rows but hidden has ", tokens);
-    if (lora.scale != 1) fail("lora.scale = ", lora.scale, " must be 1 with lora.states: scale the states instead");
-    check_sum_type("lora.states", states.dtype, hidden.dtype, "hidden");
+    core::check_matrix("lora_states", states.data, states.rows, states.cols, states.stride);
+    if (lora.a.data) fail("lora_a and lora_states are both set: states replace hidden · aᵀ");
+    if (states.rows != tokens) fail("lora_states has ", states.rows, " rows but hidden has ", tokens);
+    if (lora.scale != 1) fail("lora_scale = ", lora.scale, " must be 1 with lora_states: scale the states instead");
+    check_sum_type("lora_states", states.dtype, hidden.dtype, "hidden");
   } else {
-    core::check_matrix("lora.a", lora.a.data, lora.a.rows, lora.a.cols, lora.a.stride);
-    if (lora.a.rows == 0) fail("lora.a.rows = 0 must be positive");
-    if (lora.a.cols != hidden.cols) fail("lora.a has ", lora.a.cols, " columns but hidden has ", hidden.cols);
-    check_sum_type("lora.a", lora.a.dtype, hidden.dtype, "hidden");
+    core::check_matrix("lora_a", lora.a.data, lora.a.rows, lora.a.cols, lora.a.stride);
+    if (lora.a.rows == 0) fail("lora_a.rows = 0 must be positive");
+    if (lora.a.cols != hidden.cols) fail("lora_a has ", lora.a.cols, " columns but hidden has ", hidden.cols);
+    check_sum_type("lora_a", lora.a.dtype, hidden.dtype, "hidden");
   }
   if (lora.b.rows != head.stored_entries()) {
-    fail("lora.b has ", lora.b.rows, " rows but the vocabulary has ", head.stored_entries());
+    fail("lora_b has ", lora.b.rows, " rows but the vocabulary has ", head.stored_entries());
   }
   if (!may_be_empty || lora.b.rows > 0) {
-    core::check_matrix("lora.b", lora.b.data, lora.b.rows, lora.b.cols, lora.b.stride);
+    core::check_matrix("lora_b", lora.b.data, lora.b.rows, lora.b.cols, lora.b.stride);
     if (lora.b.cols != lora.rank()) {
-      fail("lora.b has ", lora.b.cols, " columns but lora.", lora.has_states() ? "states" : "a", " has ", lora.rank(),
+      fail("lora_b has ", lora.b.cols, " columns but lora_", lora.has_states() ? "states" : "a", " has ", lora.rank(),
            lora.has_states() ? " columns" : " rows");
     }
-    check_sum_type("lora.b", lora.b.dtype, hidden.dtype, "hidden");
+    check_sum_type("lora_b", lora.b.dtype, hidden.dtype, "hidden");
   }
-  core::check_field("lora.scale", kFinite, lora.scale);
+  core::check_field("lora_scale", kFinite, lora.scale);
   if (!core::sums_in_double(hidden.dtype) && std::abs(lora.scale) > std::numeric_limits<float>::max()) {
-    fail("lora.scale = ", lora.scale, " does not fit in float32, the type of the sums");
+    fail("lora_scale = ", lora.scale, " does not fit in float32, the type of the sums");
   }
 }
 
@@ -300,11 +300,11 @@ void check_d_lora(const HiddenProblem& problem, const GradientMatrices& outputs)
     check_output_shape(name, out, in, input_name);
     core::check_matrix(name, out.data, out.rows, out.cols, out.stride);
   };
-  check("d_lora_a", outputs.d_lora_a, lora.a, "lora.a");
-  check("d_lora_states", outputs.d_lora_states, lora.states, "lora.states");
+  check("d_lora_a", outputs.d_lora_a, lora.a, "lora_a");
+  check("d_lora_states", outputs.d_lora_states, lora.states, "lora_states");
   ConstMatrix of_entries = lora.b;
   of_entries.rows = problem.entries;
-  if (problem.entries > 0 || !lora.given()) check("d_lora_b", outputs.d_lora_b, of_entries, "lora.b");
+  if (problem.entries > 0 || !lora.given()) check("d_lora_b", outputs.d_lora_b, of_entries, "lora_b");
 }
 
 void check_modes(const GradientMatrices& outputs) {

@@ -28,6 +28,7 @@ void expect_mistake(const KeyCall& call, const std::string& words) {
   }
   EXPECT_EQ(logitless_run(handle), LOGITLESS_INVALID_INPUT);
   expect_says(words);
+  EXPECT_EQ(std::string(logitless_last_error()).find("targets."), std::string::npos) << "is no key";
   EXPECT_TRUE(call.untouched());
 }
 
@@ -53,6 +54,7 @@ TEST(CMessages, NameTheMistake) {
       {"distillation_loss", "teacher.logits =", "needs teacher.hidden or teacher.logits"},
       {"custom_loss", "targets = @6 int64", "custom_loss needs a loss, which is not set"},
       {"token_stats", "", "gradients are requested from token_stats, which has no loss"},
+      {"soft_cross_entropy", "weights = @1 float32", "weights has 1 entries but sets.ids has "},
   };
   for (const RefusedChange& line : changes) {
     KeyCall call(line.task);

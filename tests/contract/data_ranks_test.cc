@@ -179,7 +179,7 @@ TEST(DataRanks, HaveTheSameHead) {
     }
   };
   expect_told(
-      "lora.a",
+      "lora_a",
       [&](auto& head, const auto& of) {
         head.lora = {.a = view(of.data(), {2, kHidden}), .b = view(b.data(), {kVocab, 2})};
       },

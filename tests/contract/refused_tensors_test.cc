@@ -231,12 +231,12 @@ TEST(RefusedTensors, OfALora) {
   expect_changes({
       {"cross_entropy", lora, ""},
       {"cross_entropy", states, ""},
-      {"cross_entropy", lora + "lora_b = @5x2", "lora.b has 2 columns but lora.a has 3 rows"},
-      {"cross_entropy", lora + "lora_scale = 4e38", "lora.scale = 4e+38 does not fit in float32"},
-      {"cross_entropy", lora + "d_lora_a = @2x4 float32", "d_lora_a is [2, 4] but lora.a is [3, 4]"},
-      {"cross_entropy", "d_lora_a = @3x4 float32", "d_lora_a is set but the head has no lora.a"},
-      {"cross_entropy", lora + states, "lora.a and lora.states are both set"},
-      {"cross_entropy", states + "lora_scale = 2", "lora.scale = 2 must be 1 with lora.states"},
+      {"cross_entropy", lora + "lora_b = @5x2", "lora_b has 2 columns but lora_a has 3 rows"},
+      {"cross_entropy", lora + "lora_scale = 4e38", "lora_scale = 4e+38 does not fit in float32"},
+      {"cross_entropy", lora + "d_lora_a = @2x4 float32", "d_lora_a is [2, 4] but lora_a is [3, 4]"},
+      {"cross_entropy", "d_lora_a = @3x4 float32", "d_lora_a is set but the head has no lora_a"},
+      {"cross_entropy", lora + states, "lora_a and lora_states are both set"},
+      {"cross_entropy", states + "lora_scale = 2", "lora_scale = 2 must be 1 with lora_states"},
   });
 }
 

@@ -74,7 +74,7 @@ TEST(Dense, GradientsHaveThePrecisionOfTheContext) {
 TEST(Dense, WhatItDoesNotHaveIsRefused) {
   for (const auto& [field, reason] : {std::pair(&DrawnCall::accumulate, "dense overwrites"),
                                       {&DrawnCall::sink, "dense has no tiles of d_weight"},
-                                      {&DrawnCall::lora_states, "dense takes lora.a"}}) {
+                                      {&DrawnCall::lora_states, "dense takes lora_a"}}) {
     DrawnCall call;
     call.lora_rank = 1;
     call.*field = true;

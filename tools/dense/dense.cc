@@ -79,7 +79,7 @@ struct Projection::Work {
     const std::string rule = ": dense takes only rows without gaps between sequences";
     if (!problem.hidden_places.is_matrix()) fail("hidden" + rule);
     if (out.d_hidden_batch_stride) fail("d_hidden" + rule);
-    if (problem.head.lora.has_states()) fail("lora.states is set: dense takes lora.a");
+    if (problem.head.lora.has_states()) fail("lora_states is set: dense takes lora_a");
     if (out.weight_sink) fail("weight_sink is set: dense has no tiles of d_weight");
     for (const WriteMode mode : {out.d_hidden_mode, out.d_weight_mode, out.d_bias_mode, out.d_lora_mode}) {
       if (mode != WriteMode::kOverwrite) fail("a gradient is accumulated: dense overwrites");
