@@ -21,8 +21,9 @@
  *   a loop, create the call once and set only what changes.
  * - A function that fails returns a status other than LOGITLESS_OK, and logitless_last_error() returns the
  *   reason in one line. No C++ exception reaches the caller.
- * - If a setter fails, the call's next run, forward, backward, plan or slice fails with the same message and
- *   computes nothing, so checking those is enough. Unsetting the same name clears the failure.
+ * - If a setter of a call, or of the context that it was made from, fails, the call's next run, forward,
+ *   backward, plan or slice fails with the same message and computes nothing, so checking those is enough.
+ *   Unsetting the call's name, or setting the context's again, clears the failure.
  * - Only one thread at a time may use a call or change a context. A call copies its context on creation.
  */
 #ifndef LOGITLESS_C_API_H

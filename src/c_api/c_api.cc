@@ -57,17 +57,31 @@ logitless_tensor tensor_of(const ConstTensor& in) {
   return out;
 }
 
-// Sets a key; if that fails, stores the failure for the next verb.
-template <class Set>
-logitless_status setting(logitless_call* call, const char* name, const Set& set) {
-  const logitless_status status = guarded([&] { set(*deref(call, "call").record, text_of(name, "name")); });
-  if (status == LOGITLESS_INVALID_INPUT && call && name) {
+// Stores the failure of a setter, if it is one, for the next verb. Returns its status.
+template <class Handle>
+logitless_status stored(logitless_status status, Handle* handle, const char* name) {
+  if (status == LOGITLESS_INVALID_INPUT && handle && name) {
     guarded([&] {
-      if (call->first_failure.empty()) call->first_failure = logitless_last_error(), call->failed_key = name;
+      if (handle->first_failure.empty()) handle->first_failure = logitless_last_error(), handle->failed_key = name;
     });
     fail_with(status, std::string(logitless_last_error()).c_str());
   }
   return status;
+}
+
+template <class Set>
+logitless_status setting(logitless_call* call, const char* name, const Set& set) {
+  return stored(guarded([&] { set(*deref(call, "call").record, text_of(name, "name")); }), call, name);
+}
+
+// Another set of the key that succeeds withdraws its failure.
+template <class Set>
+logitless_status setting(logitless_context* context, const char* name, const Set& set) {
+  const auto set_it = [&] {
+    set(deref(context, "context").record, text_of(name, "name"));
+    if (context->failed_key == name) context->first_failure.clear();
+  };
+  return stored(guarded(set_it), context, name);
 }
 
 template <class Verb>
@@ -145,15 +159,16 @@ logitless_context* logitless_context_new(void) {
 void logitless_context_free(logitless_context* context) { delete context; }
 
 logitless_status logitless_context_set(logitless_context* context, const char* name, const char* text) {
-  return guarded([&] { deref(context, "context").record.set(text_of(name, "name"), text_of(text, "text")); });
+  return setting(context, name,
+                 [&](record::ContextRecord& record, std::string_view key) { record.set(key, text_of(text, "text")); });
 }
 
 logitless_status logitless_context_set_ranks(logitless_context* context, const char* name,
                                              const logitless_communicator* communicator) {
-  return guarded([&] {
+  return setting(context, name, [&](record::ContextRecord& record, std::string_view key) {
     std::shared_ptr<Communicator> ranks;
     if (communicator) ranks = std::make_shared<CallbackCommunicator>(deref(communicator, "communicator"));
-    deref(context, "context").record.set_ranks(text_of(name, "name"), std::move(ranks));
+    record.set_ranks(key, std::move(ranks));
   });
 }
 
@@ -161,7 +176,7 @@ logitless_call* logitless_call_new(const logitless_context* context, const char*
   logitless_call* call = nullptr;
   guarded([&] {
     auto made = std::make_unique<logitless_call>();
-    if (context) made->ranks = context->record.ranks();
+    if (context) made->ranks = context->record.ranks(), made->first_failure = context->first_failure;
     made->record = record::make_record(text_of(task, "task"), context ? context->record.context() : Context());
     call = made.release();
   });

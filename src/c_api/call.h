@@ -11,11 +11,12 @@
 
 struct logitless_context {
   logitless::record::ContextRecord record;
+  std::string first_failure, failed_key;  ///< of a setter
 };
 
 struct logitless_call {
   std::array<std::shared_ptr<logitless::Communicator>, 2> ranks;  ///< they must outlive the record's calls
   std::unique_ptr<logitless::record::Record> record;
-  std::string first_failure, failed_key;  ///< of a setter since the last verb
+  std::string first_failure, failed_key;  ///< of a setter since the last verb, or of its context's
   std::string text;                       ///< of the last logitless_get_text()
 };

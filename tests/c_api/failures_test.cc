@@ -96,6 +96,23 @@ TEST(CMessages, AFailureOfASetterIsToldOnce) {
   expect_says("text is NULL");
 }
 
+TEST(CMessages, AFailureOfAContextIsToldByItsCalls) {
+  logitless_context* const context = logitless_context_new();
+  EXPECT_EQ(logitless_context_set(context, "workspace_byte", "1000000"), LOGITLESS_INVALID_INPUT);
+  for (const bool mended : {false, true}) {
+    if (mended) {
+      EXPECT_EQ(logitless_context_set(context, "plan", "twopass"), LOGITLESS_INVALID_INPUT);
+      EXPECT_EQ(logitless_context_set(context, "plan", "two_pass"), LOGITLESS_OK);
+    }
+    logitless_call* const call = logitless_call_new(context, "cross_entropy");
+    ASSERT_NE(call, nullptr);
+    EXPECT_EQ(logitless_run(call), LOGITLESS_INVALID_INPUT);
+    expect_says("workspace_byte'");
+    logitless_call_free(call);
+  }
+  logitless_context_free(context);
+}
+
 TEST(CMessages, OfResultsAndHandles) {
   KeyCall good("cross_entropy");
   const KeyCall::Handle call(good);
