@@ -10,6 +10,7 @@ from . import Context
 from ._torch_call import options as options, set_options as set_options
 from ._torch_loss import CrossEntropyStats as CrossEntropyStats
 from ._torch_tokens import topk_union as topk_union
+from ._torch_versions import Module
 from .lora import LoraWeight
 from .packed import PackedWeight
 
