@@ -81,7 +81,7 @@ BLOCKS = {
     "getting-started": (of_torch, None, of_torch, None, of_torch),
     "faq": (of_sizes,),
     "pytorch": (of_torch, of_torch, of_torch, of_torch, of_torch),
-    "transformers": (None, None, of_trl, None),
+    "transformers": (None, None, of_trl, of_trl, None),
     "numpy": (of_numpy,),
     "jax": (of_jax,),
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),
