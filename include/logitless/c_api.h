@@ -141,8 +141,9 @@ LOGITLESS_C_API logitless_status logitless_unset(logitless_call* call, const cha
 
 /** The loss of a custom_loss: computes the gradients of the tokens `rows` from their statistics. It calls
  * logitless_get_tensor() to read "logp", "lse" and other requested statistics, float64 [N], and to get the
- * tensors to write: "d_logp", and "d_lse", "d_entropy", ... if the key fills_lse, ... is 1. A nonzero return
- * value ends the call with LOGITLESS_CALLBACK_FAILED. */
+ * tensors to write: "d_logp", and "d_lse", "d_entropy", ... if the key fills_lse, ... is 1. The task has no
+ * result "loss": sum it here. The calls of a run do not overlap, but may come from different threads. A nonzero
+ * return value ends the call with LOGITLESS_CALLBACK_FAILED. */
 typedef int (*logitless_evaluate)(void* user, logitless_call* call, const int64_t* rows, int64_t row_count);
 /** Sets the loss of a custom_loss; `user` is passed to it. NULL: none. */
 LOGITLESS_C_API logitless_status logitless_set_loss(logitless_call* call, logitless_evaluate evaluate, void* user);

@@ -18,10 +18,11 @@
 
 namespace logitless {
 
-/// Uses a duplicate of the given communicator, so its messages do not mix with others. MPI must be
-/// initialised for the calling thread (MPI_THREAD_FUNNELED if calls use several threads) and finalised after
-/// this object is destroyed. An error that MPI returns is thrown as std::runtime_error. If a rank dies, MPI
-/// handles the other ranks: mpirun ends them.
+/// Uses a duplicate of the given communicator, so its messages do not mix with others. All ranks construct it
+/// together; construct it once and keep it. MPI must be initialised for the calling thread
+/// (MPI_THREAD_FUNNELED if calls use several threads) and finalised after this object is destroyed. An error
+/// that MPI returns is thrown as std::runtime_error. If a rank dies, MPI handles the other ranks: mpirun ends
+/// them.
 class MpiCommunicator final : public Communicator {
  public:
   /// Duplicates `communicator`.

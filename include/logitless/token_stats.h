@@ -211,6 +211,7 @@ class LOGITLESS_API TokenLoss {
   /// ignored rows are not used.
   virtual std::span<const int64_t> groups() const { return {}; }
   /// Reads `stats` and fills `grads`, at the entries `rows` only. These entries of grads are 0 on entry.
+  /// The evaluations of a call do not overlap, but may come from different threads of the team.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 

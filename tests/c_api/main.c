@@ -88,12 +88,21 @@ static void cross_entropy(double loss) {
 }
 
 // [evaluate]
-/* The gradients of a mean of -log p over `tokens`. */
-static int evaluate(void* tokens, logitless_call* call, const int64_t* rows, int64_t count) {
-  logitless_tensor d_logp; /* read "logp", "lse" and other statistics in the same way: float64 [N] */
+struct mean {
+  double tokens, loss; /* set loss to 0 before each run */
+};
+
+/* Adds up the mean of -log p over `tokens`, and writes its gradients. `user` points to a struct mean. */
+static int evaluate(void* user, logitless_call* call, const int64_t* rows, int64_t count) {
+  struct mean* mean = (struct mean*)user;
+  logitless_tensor logp, d_logp; /* float64 [N], as "lse" and other statistics */
   int64_t i;
-  if (logitless_get_tensor(call, "d_logp", &d_logp) != LOGITLESS_OK) return 1; /* ends the call */
-  for (i = 0; i < count; ++i) ((double*)d_logp.data)[rows[i]] = -1.0 / *(const double*)tokens;
+  if (logitless_get_tensor(call, "logp", &logp) != LOGITLESS_OK) return 1; /* ends the call */
+  if (logitless_get_tensor(call, "d_logp", &d_logp) != LOGITLESS_OK) return 1;
+  for (i = 0; i < count; ++i) {
+    mean->loss -= ((const double*)logp.data)[rows[i]] / mean->tokens;
+    ((double*)d_logp.data)[rows[i]] = -1.0 / mean->tokens;
+  }
   return 0;
 }
 // [/evaluate]
@@ -106,16 +115,17 @@ static int receive(void* user, int64_t first, int64_t count, const logitless_ten
 }
 
 /* Runs after cross_entropy(), and compares with its gradients. */
-static void callbacks(void) {
+static void callbacks(double loss) {
   logitless_call* call = call_of(NULL, "custom_loss");
-  double tokens = 20;
+  struct mean mean = {20, 0};
   int64_t words = 0;
   int i;
   CHECK_OK(logitless_set_2d(call, "d_hidden", d_hidden, LOGITLESS_FLOAT32, kTokens, kHidden));
-  CHECK_OK(logitless_set_loss(call, evaluate, &tokens));
+  CHECK_OK(logitless_set_loss(call, evaluate, &mean));
   CHECK_OK(logitless_set_weight_sink(call, receive, &words));
   CHECK_OK(logitless_run(call));
   CHECK(words == kVocab);
+  CHECK_NEAR(mean.loss, loss);
   for (i = 0; i < kTokens * kHidden; ++i) CHECK_NEAR(kept[i], d_hidden[i]);
   logitless_call_free(call);
 }
@@ -153,7 +163,7 @@ int main(void) {
                "beta: a finite number of at least 0; 0 by default — the weight of") != NULL);
   contexts();
   cross_entropy(loss);
-  callbacks();
+  callbacks(loss);
   call = logitless_call_new(NULL, "policy_loss");
   CHECK(logitless_set_text(call, "loss_typo", "dapo") == LOGITLESS_INVALID_INPUT);
   CHECK(strstr(logitless_last_error(), "did you mean loss_type?") != NULL);

@@ -412,7 +412,7 @@ std::vector<TensorFlag> all_flags() {
       {"hidden", {{"hidden states [N, H] or [B, T, H], safetensors"}}},
       {"lm_head", {{"LM head [V, H] or [H, V]"}}},
       {"targets", {{"token ids [N] or [B, T], int32 or int64"}}},
-      {"lengths", {{"lengths of packed sequences; their sum is N"}}},
+      {"lengths", {{"lengths of packed sequences; hidden is then [N, H], and their sum is N"}}},
       {"bias", {{"bias of the head [V]"}}},
       {.name = "lora",
        .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file in it"}},
