@@ -1,7 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "c_api/status.h"
 
-#include <cstring>
+#include <algorithm>
+#include <string_view>
 
 namespace logitless::c_api {
 namespace {
@@ -12,14 +13,15 @@ thread_local char last_error[1024];
 }  // namespace
 
 logitless_status fail_with(logitless_status status, const char* text) noexcept {
-  // In C++ weights, rows and sets are members of `targets`; the keys have no prefix.
-  constexpr char kPrefix[] = "targets.";
-  constexpr size_t kLength = sizeof kPrefix - 1;
+  // In C++ these are members of `targets`; the keys have no prefix.
+  constexpr std::string_view kMembers[] = {"targets.weights", "targets.rows", "targets.sets"};
+  std::string_view left = text;
   size_t size = 0;
-  while (*text != '\0' && size + 1 < sizeof last_error) {
-    const bool is_member = std::strncmp(text, kPrefix, kLength) == 0 && 'a' <= text[kLength] && text[kLength] <= 'z';
-    if (is_member) text += kLength;
-    last_error[size++] = *text++;
+  while (!left.empty() && size + 1 < sizeof last_error) {
+    const bool is_member = std::ranges::any_of(kMembers, [&](auto name) { return left.starts_with(name); });
+    if (is_member) left.remove_prefix(sizeof "targets." - 1);
+    last_error[size++] = left.front();
+    left.remove_prefix(1);
   }
   last_error[size] = '\0';
   return status;

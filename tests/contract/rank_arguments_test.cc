@@ -40,7 +40,6 @@ double element_of(const ConstTensor& tensor, int64_t i) {
 // Ranks compare the ids of all rows that are not ignored under one name.
 std::string compared_name(std::string name) {
   if (name == "chosen_ids" || name == "mask" || name.ends_with("sets.ids")) return "targets";
-  if (const size_t at = name.find("lora_"); at != std::string::npos && !name.starts_with("d_")) name[at + 4] = '.';
   return name;
 }
 

@@ -156,8 +156,7 @@ class Refusals {
     size_t from = 0;
     while (from <= name.size()) {
       const size_t dot = std::min(name.find('.', from), name.size());
-      std::string part = name.substr(from, dot - from);
-      if (part.starts_with("lora_")) part[4] = '.';
+      const std::string part = name.substr(from, dot - from);
       const bool is_head = part == "weight" || part == "logits";
       const bool is_size = message.find("vocabulary") != std::string::npos || message.find("[0, ") != std::string::npos;
       if (message.find(part) == std::string::npos && part != "ids" && !(is_head && is_size)) return false;
@@ -203,9 +202,7 @@ class Refusals {
   template <class M>
   void spoil(const std::string& name, const Field& field, M& option) {
     if (is_unread(name)) return;
-    std::string shown = name.substr(name.rfind('.') + 1);
-    if (shown.starts_with("lora_")) shown[4] = '.';
-    expect_all_refused(name, option, bad_values(shown, field, option));
+    expect_all_refused(name, option, bad_values(name.substr(name.rfind('.') + 1), field, option));
   }
   template <class Void>
   void spoil(const std::string& name, const Field& field, BasicTensor<Void>& tensor) {

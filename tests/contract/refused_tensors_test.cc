@@ -182,7 +182,7 @@ TEST(RefusedTensors, OfSetsOfIds) {
   expect_changes({
       {"id_logps", "upstream = @5", "upstream has 5 entries but the sets have 6"},
       {"soft_cross_entropy", "weights[3] = -0.5", "row 3, entry 0, = -0.5*a probability, not a logarithm"},
-      {"soft_cross_entropy", "rows = @6x5 float32", "targets.rows is set *targets are either dense or sparse"},
+      {"soft_cross_entropy", "rows = @6x5 float32", "rows is set *targets are either dense or sparse"},
       // Ignored values are not read.
       {"soft_cross_entropy", "mask = @6 uint8; weights[1] = nan; sets.ids[1] = -7", ""},
   });
