@@ -79,8 +79,7 @@ bool is_immutable(nb::handle object) {
 // PyTorch's __dlpack__() is written in Python and takes 3 µs; to_dlpack() takes 0.3 µs. A tensor that
 // to_dlpack() refuses, such as a sparse one, goes through the general import, which reports the error.
 nb::object exported(nb::handle tensor) {
-  static const nb::handle to_dlpack =
-      nb::object(nb::module_::import_("torch.utils.dlpack").attr("to_dlpack")).release();
+  const nb::handle to_dlpack = made_once([] { return nb::module_::import_("torch.utils.dlpack").attr("to_dlpack"); });
   try {
     return to_dlpack(tensor);
   } catch (nb::python_error&) {
@@ -97,8 +96,8 @@ std::string type_of(nb::handle object) {
 }
 
 nb::object Arrays::importable(nb::handle object, const char* name, bool writable) {
-  static PyTypeObject* const ndarray =
-      reinterpret_cast<PyTypeObject*>(nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr());
+  auto* const ndarray =
+      reinterpret_cast<PyTypeObject*>(made_once([] { return nb::module_::import_("numpy").attr("ndarray"); }).ptr());
   const PyTypeObject* const type = reinterpret_cast<PyTypeObject*>(object.type().ptr());
   if (type == ndarray) return nb::borrow(object);
   static PyTypeObject* tensor = nullptr;
@@ -122,8 +121,8 @@ nb::object Arrays::importable(nb::handle object, const char* name, bool writable
 
 void Arrays::report_writes() const {
   if (written_.empty()) return;
-  static const nb::handle raise_version =
-      nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version")).release();
+  const nb::handle raise_version =
+      made_once([] { return nb::module_::import_("torch.autograd.graph").attr("increment_version"); });
   nb::list tensors;
   for (const nb::object& tensor : written_) tensors.append(tensor);
   raise_version(tensors);
@@ -394,7 +393,7 @@ std::span<const T> Arrays::span(nb::handle object, const char* name) {
 }
 
 nb::object new_array(size_t size, nb::handle dtype) {
-  static const nb::handle empty = nb::object(nb::module_::import_("numpy").attr("empty")).release();
+  const nb::handle empty = made_once([] { return nb::module_::import_("numpy").attr("empty"); });
   return empty(size, dtype);
 }
 

@@ -102,6 +102,19 @@ class Arrays {
   std::vector<nb::object> written_;  // tensors of PyTorch
 };
 
+/// Returns the object of the first make(). It is never freed. make() may release Python's lock: if the object
+/// were a static variable, a second thread could wait for its guard while it holds the lock, and neither would
+/// continue. Here the second thread calls make(), too.
+template <class Make>
+nb::handle made_once(const Make& make) {
+  static PyObject* kept = nullptr;  // one per call of made_once in the source
+  if (!kept) {
+    nb::object made = make();
+    if (!kept) kept = made.release().ptr();
+  }
+  return kept;
+}
+
 /// Returns a new uninitialised NumPy vector; `dtype` is NumPy's.
 nb::object new_array(size_t size, nb::handle dtype);
 /// Returns the data pointer of a writable NumPy array.
@@ -118,9 +131,7 @@ struct Column {
  private:
   static nb::handle dtype() {
     constexpr char kKind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
-    static const nb::handle found =
-        nb::object(nb::module_::import_("numpy").attr("dtype")(kKind + std::to_string(sizeof(T)))).release();
-    return found;
+    return made_once([] { return nb::module_::import_("numpy").attr("dtype")(kKind + std::to_string(sizeof(T))); });
   }
 };
 

@@ -12,6 +12,6 @@ pytest.importorskip("torch")
 
 def test_three_processes():
     program = pathlib.Path(__file__).with_name("torch_ranks.py")
-    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=600)
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("ranks have the bits of one process\n")
