@@ -160,7 +160,7 @@ LOGITLESS_C_API logitless_status logitless_run(logitless_call* call);
 /** Computes the results, and stores the statistics that logitless_backward() needs. */
 LOGITLESS_C_API logitless_status logitless_forward(logitless_call* call);
 /** Computes the gradients times the key "upstream" (∂L/∂loss, 1 by default); for token_stats, the gradients
- * given d_logp, d_lse, d_entropy, d_cross and d_outside. Tensors and options must be the same as in
+ * given d_logp, d_lse, d_entropy, d_cross, d_outside and d_square_sum. Tensors and options must be the same as in
  * logitless_forward(). */
 LOGITLESS_C_API logitless_status logitless_backward(logitless_call* call);
 /** Plans logitless_run(): sets the results "plan", "plan.workspace_bytes", ... and writes no output. */

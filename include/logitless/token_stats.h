@@ -130,7 +130,7 @@ struct TokenStats {
   /// The log-probabilities of top_ids, [N, top_k]. If the target is among them, its value has the bits of
   /// logp.
   std::vector<double> top_logps;
-  /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1. It has no gradient.
+  /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1.
   std::vector<double> square_sum = {};
   DivergenceStats divergence = {};  ///< with a teacher; callers cannot request these columns
   /// The expected row of the head, Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v, without the target's share (with
@@ -145,7 +145,7 @@ struct TokenStats {
 /// are
 ///
 ///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_cross (q_v − p Σq)
-///                + g_outside (1[v≠y] p / (1 − p_y) − p)
+///                + g_outside (1[v≠y] p / (1 − p_y) − p) + g_square_sum 2 p (p − square_sum)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
 ///
 /// (under kScaleLogp only g_logp is divided by the temperature). Rows whose entries are all zero cost no
@@ -160,6 +160,7 @@ struct TokenGrads {
   std::vector<double> outside = {};
   /// ∂L/∂divergence, only in a call with a teacher.
   std::vector<double> divergence = {};
+  std::vector<double> square_sum = {};  ///< g_square_sum
 };
 
 /// Returns Σ exp(top_logps) of each row, [N]: the total probability of its top_k entries. 0 for
@@ -200,6 +201,7 @@ class LOGITLESS_API TokenLoss {
     bool cross = false;       ///< TokenGrads::cross
     bool outside = false;     ///< TokenGrads::outside
     bool divergence = false;  ///< TokenGrads::divergence
+    bool square_sum = false;  ///< TokenGrads::square_sum
   };
   /// Returns the entries of TokenGrads that evaluate() fills.
   virtual GradsFilled gradients() const = 0;
@@ -222,8 +224,8 @@ struct TokenStatisticsResult {
 };
 
 /// The statistics of every token. backward() takes TokenGrads, the gradients of any loss with respect to
-/// them; grads.entropy may be non-empty only if `request` asked for the entropy. The task has no loss: run()
-/// refuses gradients.
+/// them; grads.entropy and grads.square_sum may be non-empty only if `request` asked for these statistics. The
+/// task has no loss: run() refuses gradients.
 struct LOGITLESS_API TokenStatistics {
   using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "token_stats";  ///< on every surface

@@ -106,6 +106,7 @@ EQUIVALENTS = {
             "logps = all_logps.gather(-1, targets[..., None]).squeeze(-1)",
             "entropies = -(all_logps.exp() * all_logps).sum(-1)  # with entropy=True",
             "log_sum_exp = logits.logsumexp(-1)  # with lse=True",
+            "square_sum = (2 * all_logps).exp().sum(-1)  # with square_sum=True",
         ],
         "topk_logps": [
             _TORCH_LOGITS,
@@ -165,6 +166,8 @@ EQUIVALENTS = {
         "token_logps": [
             _JAX_LOGPS,
             "entropies = -(jnp.exp(logps) * logps).sum(-1)",
+            "log_sum_exp = jax.nn.logsumexp(hidden @ weight.T + bias, axis=-1)  # with lse=True",
+            "square_sum = jnp.exp(2 * logps).sum(-1)  # with square_sum=True",
             "logps = jnp.take_along_axis(logps, targets[..., None], axis=-1)[..., 0]",
         ],
         "topk_logps": [

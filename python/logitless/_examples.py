@@ -23,8 +23,8 @@ RETURNS = {
     "torch": {
         "linear_cross_entropy": "the loss, one number, or one per token with reduction=\"none\"; input's type, or "
         "loss_dtype. With return_stats=True a tuple (loss, CrossEntropyStats)",
-        "token_logps": "log-probabilities, of targets' shape; with entropy or lse a tuple (logps, entropies, lse) of the "
-        f"requested ones. {_FLOAT}, or dtype",
+        "token_logps": "log-probabilities, of targets' shape; with entropy, lse or square_sum a tuple (logps, "
+        f"entropies, lse, square_sum) of the requested ones. {_FLOAT}, or dtype",
         "topk_logps": f"(ids, logps), both [..., k]: int64, and {_FLOAT}, or dtype",
         "id_logps": f"log-probabilities, of ids' shape; {_FLOAT}, or dtype",
         "soft_cross_entropy": _TORCH_LOSS,
@@ -37,7 +37,7 @@ RETURNS = {
     },
     "jax": {
         "linear_cross_entropy": f"the loss, one number; {_FLOAT}",
-        "token_logps": f"(logps, entropies), both of targets' shape; {_FLOAT}",
+        "token_logps": f"(logps, entropies), and lse and square_sum if requested, all of targets' shape; {_FLOAT}",
         "topk_logps": f"(ids, logps), both [..., k]: int32, and {_FLOAT}",
         "id_logps": f"log-probabilities, of ids' shape; {_FLOAT}",
         **dict.fromkeys(("soft_cross_entropy", "set_distillation_loss", "distillation_loss"), _JAX_LOSS),

@@ -27,7 +27,7 @@ from ._torch_ranks import runner_of
 from .lora import HeadWeight
 
 
-_WITH_GRADIENT = ("logp", "lse", "entropy")  # columns of statistics
+_WITH_GRADIENT = ("logp", "lse", "entropy", "square_sum")  # columns of statistics
 
 
 class _TokenColumns(torch.autograd.Function):
@@ -74,8 +74,8 @@ def token_columns(
     head: Head, targets: Tensor, wanted: tuple[str, ...], *, options: dict[str, Any], expects_rows: bool
 ) -> dict[str, Tensor]:
     """logp and the `wanted` columns of logitless.token_stats(), from one call and in targets' shape. logp,
-    lse and entropy have gradients. With expects_rows and a frozen head the forward keeps expected rows. They
-    save the backward a product, unless the entropy gets a gradient: then they cost one.
+    lse, entropy and square_sum have gradients. With expects_rows and a frozen head the forward keeps expected rows. They
+    save the backward a product, unless entropy or square_sum gets a gradient: then they cost one.
     """
     rows, ids = batched(head.input, targets)
     head = head.of(rows)
@@ -94,6 +94,7 @@ def token_logps(
     bias: Tensor | None = None,
     entropy: bool = False,
     lse: bool = False,
+    square_sum: bool = False,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
     dtype: torch.dtype | None = None,
@@ -103,8 +104,8 @@ def token_logps(
 ) -> Tensor | tuple[Tensor, ...]:
     """Log-probabilities of the targets, in targets' shape and with gradients.
 
-    entropy=True and lse=True add the entropies, in nats, and the log-sum-exp of the logits, in this order and
-    with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
+    entropy=True, lse=True and square_sum=True add the entropies, in nats, the log-sum-exp of the logits, and
+    the sum of squared probabilities, in this order and with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
     linear_cross_entropy().
 
     Use this function for a policy loss of your own; policy_loss() has the published ones.
@@ -119,14 +120,14 @@ def token_logps(
     dtype = type_of_results(dtype, head.input)
     arguments = seeded(arguments_of("token_logps", TOKEN, options, targets.shape, temperatures))
     arguments.update(results_in(dtype))
-    wanted = tuple(name for name, asked in (("entropy", entropy), ("lse", lse)) if asked)
+    wanted = tuple(name for name, asked in zip(("entropy", "lse", "square_sum"), (entropy, lse, square_sum)) if asked)
     columns = token_columns(
         head,
         targets,
         wanted,
         options=arguments,
-        # Expected rows save nothing if the entropies get a gradient.
-        expects_rows=not entropy,
+        # Expected rows save nothing if these get a gradient.
+        expects_rows=not (entropy or square_sum),
     )
     # skips to(), which takes 3 µs even if there is nothing to do
     results = tuple(c if c.dtype == dtype else c.to(dtype) for c in columns.values())

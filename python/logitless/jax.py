@@ -79,14 +79,15 @@ _cross_entropy = differentiable(_cross_entropy_value, _cross_entropy_forward, _c
 
 
 def _token_logps_value(tensors: Any, others: Any, options: Any, split: Any) -> Any:
-    """Log-probabilities and entropies."""
+    """Log-probabilities, entropies, log-sum-exps, and sums of squared probabilities if they are requested."""
     return _token_columns((*tensors, *others), options, split)[0]
 
 
 def _token_columns(arrays: Any, options: Any, split: Any) -> Any:
     told = slices("logitless_token_logps", arrays, options, split)
-    column = float_type(arrays[0], arrays[0].shape[:1])
-    columns = call("logitless_token_logps", (column, column), (*arrays, *told), options)
+    column, absent = (float_type(arrays[0], shape) for shape in (arrays[0].shape[:1], (0,)))
+    squares = column if dict(options)["square_sum"] else absent
+    columns = call("logitless_token_logps", (column, column, column, squares), (*arrays, *told), options)
     return same(tuple(columns), split), (*arrays, *told)
 
 
@@ -112,7 +113,9 @@ def _run(
     given: dict[str, Any],
     context: Context | None,
     vocab_axis: str | None,
+    **flags: bool,
 ) -> Any:
+    """`flags` are attributes that are not options of the task."""
     hidden, weight, bias, targets = arrays
     layout = given.get("layout", "vocab_hidden")
     hidden, targets = jnp.asarray(hidden), token_ids("targets", targets)
@@ -127,12 +130,13 @@ def _run(
     seed = seed_of(given)
     options = attributes_of(task, given, context)
     options.update(head.options, sequences=np.int64(math.prod(targets.shape[:-1])))
+    options.update({name: np.bool_(flag) for name, flag in flags.items()})
     split = None
     if vocab_axis is not None:
         entries = entries_of(head.weight, head.vocab_ids, layout)
         options["vocab_size"] = np.int64(entries * jax.lax.axis_size(vocab_axis))
         bare = {name: value for name, value in given.items() if name not in ("layout", "softcap")}
-        split = (vocab_axis, _core.jax_slice_bytes(task, hidden.dtype == jnp.float64, bare))
+        split = (vocab_axis, _core.jax_slice_bytes(task, hidden.dtype == jnp.float64, {**bare, **flags}))
     rows = hidden.reshape(-1, hidden.shape[-1])
     vectors = (targets.reshape(-1), class_weights, temperatures, seed)
     tensors = (rows, *head.tensors)
@@ -199,11 +203,15 @@ def token_logps(
     vocab_ids: Any = None,
     context: Context | None = None,
     vocab_axis: str | None = None,
+    lse: bool = False,
+    square_sum: bool = False,
     **options: Any,
 ) -> Any:
     """Log-probabilities of the targets, and entropies: both of targets' shape, in nats, with gradients.
 
-    Both are 0 for ignored tokens. The arguments are as in linear_cross_entropy().
+    lse=True and square_sum=True add the log-sum-exp of the logits and the sum of squared probabilities, in
+    this order and with gradients. All are 0 for ignored tokens. The other arguments are as in
+    linear_cross_entropy().
     """
     columns = _run(
         _token_logps,
@@ -214,9 +222,10 @@ def token_logps(
         options,
         context,
         vocab_axis,
+        square_sum=bool(square_sum),
     )
-    shape = jnp.asarray(targets).shape
-    return tuple(column.reshape(shape) for column in columns)
+    shape, is_wanted = jnp.asarray(targets).shape, (True, True, lse, square_sum)
+    return tuple(column.reshape(shape) for column, wanted in zip(columns, is_wanted) if wanted)
 
 
 _ARGUMENTS = {
@@ -238,6 +247,8 @@ for _prefix in ("", "teacher_"):
         "vocab_hidden",
         f"the axes of {_prefix}weight",
     )
+for _name, _meaning in (("lse", "log-sum-exp of the logits"), ("square_sum", "sum of squared probabilities")):
+    _ARGUMENTS[_name] = (_name, bool, False, f"also returns the {_meaning}")
 _ARGUMENTS["seed"] = ("seed", Union[int, jax.Array], 0, "32-bit seed for sampled gradients, read by jit at run time; use a new one per step")
 
 

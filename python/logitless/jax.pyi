@@ -405,9 +405,9 @@ def soft_cross_entropy(
 def token_logps(
     hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], targets: Array, *,
     bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None, vocab_axis: Optional[str] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
-    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    context: Optional[Context] = None, vocab_axis: Optional[str] = None, lse: bool = False,
+    square_sum: bool = False, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -415,11 +415,15 @@ def token_logps(
 ) -> tuple[Array, Array]:
     """Log-probabilities of the targets, and entropies: both of targets' shape, in nats, with gradients.
 
-    Both are 0 for ignored tokens. The arguments are as in linear_cross_entropy().
+    lse=True and square_sum=True add the log-sum-exp of the logits and the sum of squared probabilities, in
+    this order and with gradients. All are 0 for ignored tokens. The other arguments are as in
+    linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logps = jax.nn.log_softmax(hidden @ weight.T + bias)
         entropies = -(jnp.exp(logps) * logps).sum(-1)
+        log_sum_exp = jax.nn.logsumexp(hidden @ weight.T + bias, axis=-1)  # with lse=True
+        square_sum = jnp.exp(2 * logps).sum(-1)  # with square_sum=True
         logps = jnp.take_along_axis(logps, targets[..., None], axis=-1)[..., 0]
 
     Args:
@@ -431,6 +435,8 @@ def token_logps(
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; without ranks and workspace; static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
+        lse: also returns the log-sum-exp of the logits.
+        square_sum: also returns the sum of squared probabilities.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0: none.
         ignore_index: rows with this target are ignored; policy losses have a mask instead.
@@ -445,7 +451,7 @@ def token_logps(
         seed: 32-bit seed for sampled gradients, read by jit at run time; use a new one per step.
 
     Returns:
-        (logps, entropies), both of targets' shape; float32, or float64 for float64 hidden states.
+        (logps, entropies), and lse and square_sum if requested, all of targets' shape; float32, or float64 for float64 hidden states.
 
     Raises:
         ValueError: an argument is invalid; nothing was written.

@@ -488,6 +488,7 @@ _ARGUMENTS |= {
         ("return_stats", "returns the loss and its CrossEntropyStats"),
         ("entropy", "also returns entropies, in nats"),
         ("lse", "also returns the log-sum-exp of the logits"),
+        ("square_sum", "also returns the sum of squared probabilities"),
     )
 }
 

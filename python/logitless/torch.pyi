@@ -813,8 +813,8 @@ def soft_cross_entropy(
 
 def token_logps(
     hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor, *,
-    bias: Optional[Tensor] = None, entropy: bool = False, lse: bool = False, softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    bias: Optional[Tensor] = None, entropy: bool = False, lse: bool = False, square_sum: bool = False,
+    softcap: float = 0.0, temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
     vocab_ids: Optional[Tensor] = None, group: Any = None, ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
@@ -823,8 +823,8 @@ def token_logps(
 ) -> Union[Tensor, tuple[Tensor, ...]]:
     """Log-probabilities of the targets, in targets' shape and with gradients.
 
-    entropy=True and lse=True add the entropies, in nats, and the log-sum-exp of the logits, in this order and
-    with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
+    entropy=True, lse=True and square_sum=True add the entropies, in nats, the log-sum-exp of the logits, and
+    the sum of squared probabilities, in this order and with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
     linear_cross_entropy().
 
     Use this function for a policy loss of your own; policy_loss() has the published ones.
@@ -835,6 +835,7 @@ def token_logps(
         logps = all_logps.gather(-1, targets[..., None]).squeeze(-1)
         entropies = -(all_logps.exp() * all_logps).sum(-1)  # with entropy=True
         log_sum_exp = logits.logsumexp(-1)  # with lse=True
+        square_sum = (2 * all_logps).exp().sum(-1)  # with square_sum=True
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -843,6 +844,7 @@ def token_logps(
         bias (floats [V]): added to the logits.
         entropy: also returns entropies, in nats.
         lse: also returns the log-sum-exp of the logits.
+        square_sum: also returns the sum of squared probabilities.
         softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, instead of temperature.
         dtype: of the results; by default float64 if hidden is, else float32.
@@ -861,7 +863,7 @@ def token_logps(
         context: how the call and its backward run; overrides options().
 
     Returns:
-        log-probabilities, of targets' shape; with entropy or lse a tuple (logps, entropies, lse) of the requested ones. float32, or float64 for float64 hidden states, or dtype.
+        log-probabilities, of targets' shape; with entropy, lse or square_sum a tuple (logps, entropies, lse, square_sum) of the requested ones. float32, or float64 for float64 hidden states, or dtype.
 
     Raises:
         ValueError: an argument is invalid, or is not on the CPU.

@@ -57,11 +57,13 @@ void run_id_logps(const JaxCall& call) {
   write_column(run(call.context(), call.logits, call.task<IdLogps>()).logps, call.result(0));
 }
 
-constexpr StatsRequest kTokenRequest = {.entropy = true};
+StatsRequest token_request(bool square_sum) { return {.entropy = true, .square_sum = square_sum}; }
 
 TokenStatistics token_statistics(const JaxCall& call) {
   auto task = call.task<TokenStatistics>();
-  task.request = kTokenRequest;
+  bool square_sum = false;
+  call.read("square_sum", square_sum);
+  task.request = token_request(square_sum);
   return task;
 }
 
@@ -69,18 +71,24 @@ void run_token_logps(const JaxCall& call) {
   const TokenStats stats = run(call.context(), call.logits, token_statistics(call)).stats;
   write_column(stats.logp, call.result(0));
   write_column(stats.entropy, call.result(1));
+  write_column(stats.lse, call.result(2));
+  write_column(stats.square_sum, call.result(3));
 }
 
 void run_token_logps_grad(const JaxCall& call) {
   const Gradients outputs = call.gradients(0);
   TokenGrads grads;
-  grads.logp = read_column<double>(call.argument(kMore));
-  grads.entropy = read_column<double>(call.argument(kMore + 1));
-  // Entropies that the caller does not use have upstream gradients of zero: skip their gradient.
-  if (std::all_of(grads.entropy.begin(), grads.entropy.end(), [](double g) { return g == 0; })) grads.entropy.clear();
+  size_t next = kMore;
+  for (auto* column : {&grads.logp, &grads.entropy, &grads.lse, &grads.square_sum}) {
+    *column = read_column<double>(call.argument(next++));
+  }
+  // Statistics that the caller does not use have upstream gradients of zero: skip their gradients.
+  for (auto* column : {&grads.entropy, &grads.lse, &grads.square_sum}) {
+    if (std::all_of(column->begin(), column->end(), [](double g) { return g == 0; })) column->clear();
+  }
   const bool exact = outputs.backward.mode == BackwardMode::kExact;
   const bool of_head = outputs.d_weight.given() || outputs.d_bias.given() || outputs.d_lora_b.given();
-  const Context context = call.context(exact && !of_head && grads.entropy.empty());
+  const Context context = call.context(exact && !of_head && grads.entropy.empty() && grads.square_sum.empty());
   const TokenStatistics task = token_statistics(call);
   backward(context, call.logits, task, forward(context, call.logits, task), grads, outputs);
 }
@@ -185,7 +193,10 @@ void define_jax_targets(nb::module_& m) {
       nb::arg("task"), nb::arg("given"), nb::arg("context").none());
   m.def("jax_slice_bytes", [](const std::string& task, bool in_double, nb::dict given) {
     const DType dtype = in_double ? DType::kFloat64 : DType::kFloat32;
-    if (task != "cross_entropy") return slice_bytes_per_token(dtype, TokenStatistics{.request = kTokenRequest});
+    if (task != "cross_entropy") {
+      return slice_bytes_per_token(dtype,
+                                   TokenStatistics{.request = token_request(nb::cast<bool>(given["square_sum"]))});
+    }
     Keywords keywords(std::move(given), task.c_str());
     Arrays arrays;
     CrossEntropy loss;

@@ -118,9 +118,9 @@ a, b = (jnp.asarray(random.standard_normal(shape), jnp.float32) / 2 for shape in
 
 
 def of_lora(x, w, a, b, y, **more):
-    logp, entropy = token_logps(x, LoraWeight(w, a, b, 1.5), y, **more)
+    logp, entropy, lse, squares = token_logps(x, LoraWeight(w, a, b, 1.5), y, lse=True, square_sum=True, **more)
     loss = linear_cross_entropy(x, LoraWeight(w, a, b, 1.5), y, reduction="sum", **more)
-    return (loss + (logp * entropy).sum()) / N
+    return (loss + (logp * entropy + lse * squares).sum()) / N
 
 
 for mesh_of, specs, run in (

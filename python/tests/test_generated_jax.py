@@ -28,7 +28,7 @@ from logitless import Context  # noqa: E402
 from logitless.lora import LoraWeight  # noqa: E402
 from logitless.packed import PackedWeight  # noqa: E402
 
-OWN = {"context", "vocab_axis", "k", "layout", "teacher_layout"}  # drawn here, or tested elsewhere (axes of devices)
+OWN = {"context", "vocab_axis", "k", "layout", "teacher_layout", "lse", "square_sum"}  # drawn here, or tested elsewhere (axes of devices)
 FUNCTIONS = {name: (TASKS.get(name, name), arguments_of(getattr(lj, name)) - OWN) for name in lj.__all__}
 CALLS = calls(FUNCTIONS, ["float32", "bfloat16", "float16", "float64"], few_shapes=True)
 
@@ -117,9 +117,10 @@ class JaxCall:
         return result if isinstance(result, tuple) else (result,)
 
 
-def names_of(call):
+def names_of(call, more):
     """The names of the results of the function."""
-    names = {"topk_logps": ["top_ids", "top_logps"], "token_logps": ["logp", "entropy"], "id_logps": ["logps"]}
+    names = {"topk_logps": ["top_ids", "top_logps"], "id_logps": ["logps"]}
+    names["token_logps"] = ["logp", "entropy", *(name for name in ("lse", "square_sum") if more.get(name))]
     loss = "per_token_loss" if call.options.get("reduction") == "none" else "loss"
     return names.get(call.function, [loss])
 
@@ -139,8 +140,10 @@ def check_call(call, draw):
         call.options.pop("reduction")  # not supported: token_logps() has per-token values
     jaxs = JaxCall(call, draw)
     more = {"k": draw(st.integers(1, 4))} if call.function == "topk_logps" else {}
-    names = names_of(call)
-    of_call = with_columns(call, more.get("k"), **{"entropy": True} if "entropy" in names else {})
+    if call.function == "token_logps":
+        more = {name: draw(st.booleans()) for name in ("lse", "square_sum")}
+    names = names_of(call, more)
+    of_call = with_columns(call, more.get("k"), **{name: True for name in names if name in ("entropy", "square_sum")})
     if draw(st.booleans()):
         more["context"] = Context(threads=1, plan=draw(st.sampled_from(["auto", "two_pass"])))
     without_loss = call.task in ("token_stats", "id_logps")

@@ -46,7 +46,7 @@ def losses(y):
 
     def per_token(x, w, b, g):
         each = linear_cross_entropy(x.view(-1, H), w, flat, linear_bias=b, reduction="none", group=g)
-        columns = token_logps(x, w, y, bias=b, entropy=True, group=g)
+        columns = token_logps(x, w, y, bias=b, entropy=True, lse=True, square_sum=True, group=g)
         return sum((column.flatten() * torch.arange(1, B * T + 1)).sum() for column in (each, *columns))
 
     def policy(x, w, b, g):

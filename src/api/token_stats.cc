@@ -89,6 +89,7 @@ struct Steps<CustomLoss> {
     StatsRequest request = loss.needs();
     // These gradients are functions of the statistics themselves.
     request.entropy |= loss.gradients().entropy;
+    request.square_sum |= loss.gradients().square_sum;
     request.outside |= loss.gradients().outside;
     call.set_task({.options = task.token,
                    .request = request,

@@ -632,6 +632,7 @@ void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
   visit(Field("entropy", "∂L/∂entropy", numbers("[N]")), s.entropy...);
   visit(Field("cross", "∂L/∂cross", numbers("[N]")), s.cross...);
   visit(Field("outside", "∂L/∂outside", numbers("[N]")), s.outside...);
+  visit(Field("square_sum", "∂L/∂square_sum", numbers("[N]")), s.square_sum...);
 }
 
 template <class Visit, class... S>

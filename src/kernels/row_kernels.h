@@ -179,7 +179,7 @@ struct CountArgs {
 };
 
 /// The gradient kernel's input for one row. For every column except picks, dL/da_v = -p_v (softmax_scale +
-/// entropy_scale (log p_v + entropy)) + cross_scale q_v. All scales are already divided by the row's
+/// entropy_scale (log p_v + entropy) - square_scale p_v) + cross_scale q_v. All scales are already divided by the row's
 /// temperature, so the kernel only multiplies by the softcap's derivative.
 template <class T>
 struct RowGradient {
@@ -189,6 +189,7 @@ struct RowGradient {
   T softmax_scale = 0;
   T entropy_scale = 0;
   T entropy = 0;
+  T square_scale = 0;
   T cross_scale = 0;
   int32_t pick_count = 0;
   const T* weights = nullptr;              // q of this row alone, indexed by vocabulary entry
@@ -229,7 +230,7 @@ struct GradientArgs {
   const RowGradient<Logit>* gradients = nullptr;  // [count]
   const int32_t* places = nullptr;                // [count]
   int64_t first_column = 0;                       // vocabulary entry of column 0, for picks
-  bool entropy = false;                           // some entropy_scale is not 0
+  bool nonlinear = false;                         // some entropy_scale or square_scale is not 0
   bool cross = false;                             // some cross_scale is not 0
   const float* cross_weights = nullptr;           // as in FoldArgs
   bool row_weights = false;                       // use RowGradient::weights instead

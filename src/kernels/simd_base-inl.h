@@ -207,7 +207,7 @@ template <Cross kCross>
 using CrossTag = std::integral_constant<Cross, kCross>;
 
 // Turn flags into types, so that the loop over columns is compiled for each combination. call() gets a
-// std::bool_constant, a CrossTag, or, from with_statistics, one for entropy and then one for cross.
+// std::bool_constant, a CrossTag, or, from with_statistics, first the one and then the other.
 template <class Call>
 void with_flag(bool on, const Call& call) {
   on ? call(std::true_type()) : call(std::false_type());
@@ -218,9 +218,8 @@ void with_cross(const Args& args, const Call& call) {
   args.cross_weights || args.row_weights ? call(CrossTag<Cross::kWeights>()) : call(CrossTag<Cross::kUniform>());
 }
 template <class Args, class Call>
-void with_statistics(const Args& args, const Call& call) {
-  with_cross(args, [&](auto cross)
-                       HWY_ATTR { with_flag(args.entropy, [&](auto entropy) HWY_ATTR { call(entropy, cross); }); });
+void with_statistics(const Args& args, bool on, const Call& call) {
+  with_cross(args, [&](auto cross) HWY_ATTR { with_flag(on, [&](auto flag) HWY_ATTR { call(flag, cross); }); });
 }
 
 }  // namespace HWY_NAMESPACE

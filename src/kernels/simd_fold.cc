@@ -210,7 +210,8 @@ HWY_NOINLINE void fold_rows(const FoldArgs<T>& args) {
 template <class T>
 void fold(const FoldArgs<T>& args) {
   if (args.shape.cols == 0) return;
-  with_statistics(args, [&](auto entropy, auto cross) HWY_ATTR { fold_rows<entropy.value, cross.value>(args); });
+  with_statistics(args, args.entropy,
+                  [&](auto entropy, auto cross) HWY_ATTR { fold_rows<entropy.value, cross.value>(args); });
 }
 
 template <class T>

@@ -113,7 +113,7 @@ HWY_INLINE void store_one(D narrow, const Row& row, hn::Vec<D> value, int64_t v)
   row.keep(hn::GetLane(residuals));
 }
 
-template <bool kEntropy, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
+template <bool kNonlinear, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
                                  const Weight* weights, T uniform_cross, int64_t begin, int64_t end, const Row& row) {
   using V = hn::Vec<D>;
@@ -127,10 +127,11 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
     const V log_p = hn::MulSub(hn::Sub(hn::LoadU(d, capped + v), max), scale, log_sum);
     const V p = exp_nonpositive(d, log_p);
     V slope = softmax_scale;
-    if constexpr (kEntropy) {
+    if constexpr (kNonlinear) {
       // p is 0 long before -1000: the bound only prevents 0 · (-inf) from being NaN.
       const V bounded = hn::Max(log_p, hn::Set(d, T{-1000}));
       slope = hn::NegMulAdd(hn::Set(d, g.entropy_scale), hn::Add(bounded, hn::Set(d, g.entropy)), slope);
+      slope = hn::MulAdd(hn::Set(d, g.square_scale), p, slope);
     }
     V out = hn::Mul(p, slope);
     if constexpr (kCross == Cross::kUniform) out = hn::Add(out, hn::Set(d, g.cross_scale * uniform_cross));
@@ -144,7 +145,7 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
   row.keep(hn::GetLane(hn::SumOfLanes(d, residuals)));
 }
 
-template <bool kEntropy, Cross kCross, bool kCap, class T, class Gradient, class RowAt>
+template <bool kNonlinear, Cross kCross, bool kCap, class T, class Gradient, class RowAt>
 HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
   const TileShape<T>& shape = args.shape;
   const hn::ScalableTag<T> wide;
@@ -178,13 +179,14 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
         const TakenBackRow back = {row.kept, row.total};
         for_each_picked_column(g.picks, picks_end, args.first_column, shape.cols,
                                [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
-                                 gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, weights, uniform,
-                                                                          column, column + 1, back);
+                                 gradient_columns<kNonlinear, kCross, kCap>(narrow, g, from, derivative, weights,
+                                                                            uniform, column, column + 1, back);
                                });
       }
-      gradient_columns<kEntropy, kCross, kCap>(wide, g, from, derivative, weights, uniform, 0, whole, row);
+      gradient_columns<kNonlinear, kCross, kCap>(wide, g, from, derivative, weights, uniform, 0, whole, row);
       if (whole < shape.cols) {
-        gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, weights, uniform, whole, shape.cols, row);
+        gradient_columns<kNonlinear, kCross, kCap>(narrow, g, from, derivative, weights, uniform, whole, shape.cols,
+                                                   row);
       }
     };
     if constexpr (kCross == Cross::kWeights) {
@@ -202,9 +204,9 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
 
 template <class T, class Gradient, class RowAt>
 void gradient_as(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
-  with_statistics(args, [&](auto entropy, auto cross) HWY_ATTR {
+  with_statistics(args, args.nonlinear, [&](auto nonlinear, auto cross) HWY_ATTR {
     with_flag(args.shape.softcap > 0,
-              [&](auto cap) HWY_ATTR { gradient_rows<entropy.value, cross.value, cap.value>(args, row_at); });
+              [&](auto cap) HWY_ATTR { gradient_rows<nonlinear.value, cross.value, cap.value>(args, row_at); });
   });
 }
 

@@ -18,14 +18,21 @@ namespace logitless::record {
 /// A TokenLoss that calls a function, which reads and writes the columns through the record.
 struct CallbackLoss final : TokenLoss {
   StatsRequest request;
-  bool fills_lse = false, fills_entropy = false, fills_cross = false, fills_outside = false, drops_rows = true;
+  bool fills_lse = false, fills_entropy = false, fills_cross = false, fills_outside = false, fills_square_sum = false;
+  bool drops_rows = true;
   std::span<const int64_t> group_ids;
   const Evaluate* call = nullptr;
   const TokenStats* stats = nullptr;  ///< only while it evaluates
   TokenGrads* grads = nullptr;
 
   StatsRequest needs() const override { return request; }
-  GradsFilled gradients() const override { return {fills_lse, fills_entropy, fills_cross, fills_outside}; }
+  GradsFilled gradients() const override {
+    return {.lse = fills_lse,
+            .entropy = fills_entropy,
+            .cross = fills_cross,
+            .outside = fills_outside,
+            .square_sum = fills_square_sum};
+  }
   bool may_drop_rows() const override { return drops_rows; }
   std::span<const int64_t> groups() const override { return group_ids; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& now, TokenGrads& out) override {
@@ -45,7 +52,7 @@ struct CallbackLoss final : TokenLoss {
 
 /// ∂L/∂statistic, from the keys d_logp, d_lse, ...
 struct StatisticsGradients {
-  ConstTensor logp, lse, entropy, cross, outside;
+  ConstTensor logp, lse, entropy, cross, outside, square_sum;
 };
 
 template <Task T>
@@ -86,6 +93,7 @@ class RecordOf final : public Record {
     keys_.add("fills_entropy", loss_.fills_entropy, kLoss.fills_entropy, fills);
     keys_.add("fills_cross", loss_.fills_cross, kLoss.fills_cross, fills);
     keys_.add("fills_outside", loss_.fills_outside, kLoss.fills_outside, fills);
+    keys_.add("fills_square_sum", loss_.fills_square_sum, kLoss.fills_square_sum, fills);
     keys_.add("may_drop_rows", loss_.drops_rows, kLoss.drops_rows, Field("", "some rows may have gradient 0"));
     keys_.add("groups", loss_.group_ids, kLoss.group_ids,
               Field("", "rows of a group are evaluated together", places("[N]")));

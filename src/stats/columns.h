@@ -18,9 +18,10 @@ struct GradColumn {
   bool of_picks = false;  // one entry per pick instead of per row
 };
 inline constexpr GradColumn kGradColumns[] = {
-    {"grads.logp", &TokenGrads::logp, true}, {"grads.lse", &TokenGrads::lse},
-    {"grads.entropy", &TokenGrads::entropy}, {"grads.cross", &TokenGrads::cross},
-    {"grads.outside", &TokenGrads::outside}, {"grads.divergence", &TokenGrads::divergence}};
+    {"grads.logp", &TokenGrads::logp, true},      {"grads.lse", &TokenGrads::lse},
+    {"grads.entropy", &TokenGrads::entropy},      {"grads.cross", &TokenGrads::cross},
+    {"grads.outside", &TokenGrads::outside},      {"grads.divergence", &TokenGrads::divergence},
+    {"grads.square_sum", &TokenGrads::square_sum}};
 
 /// Calls visit(column) for each numeric column that a teacher adds, in any order.
 template <class Stats, class Visit>

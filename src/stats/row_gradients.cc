@@ -27,6 +27,7 @@ void express_by_outside(const TokenStats& stats, size_t row, double g_outside, k
   out.max = stats.outside_max[row];
   out.softmax_scale = outside * out.softmax_scale + g_outside * std::expm1(log_outside) * out.inverse_temperature;
   out.entropy_scale *= outside;
+  out.square_scale *= outside * outside;
   out.entropy += log_outside;
 }
 
@@ -37,7 +38,7 @@ bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads,
     if (entry(grads.logp, pick) != 0) return true;
   }
   return entry(grads.lse, row) != 0 || entry(grads.entropy, row) != 0 || entry(grads.cross, row) != 0 ||
-         entry(grads.outside, row) != 0 || entry(grads.divergence, row) != 0;
+         entry(grads.outside, row) != 0 || entry(grads.divergence, row) != 0 || entry(grads.square_sum, row) != 0;
 }
 
 GradientSummands gradient_summands(const TokenGrads& grads) {
@@ -45,7 +46,7 @@ GradientSummands gradient_summands(const TokenGrads& grads) {
     return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
   };
   const bool softmax = any(grads.logp) || any(grads.lse) || any(grads.cross) || any(grads.outside);
-  return {any(grads.entropy), any(grads.cross), softmax};
+  return {any(grads.entropy) || any(grads.square_sum), any(grads.cross), softmax};
 }
 
 template <class T>
@@ -57,6 +58,8 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   const double g_entropy = entry(grads.entropy, row);
   const double g_cross = entry(grads.cross, row);
   const double g_outside = entry(grads.outside, row);
+  const double g_squares = entry(grads.square_sum, row);
+  const double squares = g_squares != 0 ? stats.square_sum[i] : 0;
   const double entropy = g_entropy != 0 ? stats.entropy[i] : 0;
   const auto g_logp = [&](int64_t pick) { return entry(grads.logp, pick) / problem.logp_temperature(row); };
 
@@ -76,6 +79,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
     double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(row, id);
     gradient += p * (g_lse - g_cross * problem.cross_mass(row) - g_outside - elsewhere);
     if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
+    gradient += 2 * g_squares * p * (p - squares);
     std::fill(picks + (pick - begin), picks + (next - begin),
               kernels::PickGradient<T>{problem.over_picks ? column : id, static_cast<T>(gradient * scale)});
     ++column;
@@ -85,9 +89,10 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   wide.max = stats.max_logit[i];
   wide.log_sum = stats.log_sum[i];
   wide.inverse_temperature = scale;
-  wide.softmax_scale = (all - g_lse + g_cross * problem.cross_mass(row)) * scale;
+  wide.softmax_scale = (all - g_lse + g_cross * problem.cross_mass(row) + 2 * g_squares * squares) * scale;
   wide.entropy_scale = g_entropy * scale;
   wide.entropy = entropy;
+  wide.square_scale = 2 * g_squares * scale;
   if (g_outside != 0) express_by_outside(stats, i, g_outside, wide);
 
   kernels::RowGradient<T> out;
@@ -97,6 +102,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   out.softmax_scale = static_cast<T>(wide.softmax_scale);
   out.entropy_scale = static_cast<T>(wide.entropy_scale);
   out.entropy = static_cast<T>(wide.entropy);
+  out.square_scale = static_cast<T>(wide.square_scale);
   out.cross_scale = static_cast<T>(g_cross * scale);
   out.weights = problem.own_weights<T>(row);
   out.picks = picks;

@@ -14,7 +14,7 @@ bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads,
 
 /// Which summands the gradients of rows have.
 struct GradientSummands {
-  bool entropy = false;
+  bool nonlinear = false;  // a gradient that is not linear in p: of the entropy or of Σ p²
   bool cross = false;
   bool softmax = false;  // the softmax or picks; used only with a teacher
 };
@@ -25,7 +25,7 @@ template <class T>
 GradientSummands gradient_summands(const kernels::RowGradient<T>& row) {
   bool softmax = row.softmax_scale != 0;
   for (int32_t pick = 0; pick < row.pick_count && !softmax; ++pick) softmax = row.picks[pick].gradient != 0;
-  return {row.entropy_scale != 0, row.cross_scale != 0, softmax};
+  return {row.entropy_scale != 0 || row.square_scale != 0, row.cross_scale != 0, softmax};
 }
 
 /// Returns the row kernel's input for `row`, from the formula of dL/da in token_stats.h. Writes the gradients

@@ -45,6 +45,7 @@ void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Col
   grads.logp = columns.take_grads(picks);
   if (filled.lse) grads.lse = columns.take_grads(n);
   if (filled.entropy) grads.entropy = columns.take_grads(n);
+  if (filled.square_sum) grads.square_sum = columns.take_grads(n);
   if (filled.cross) grads.cross = columns.take_grads(n);
   if (filled.outside) grads.outside = columns.take_grads(n);
   if (filled.divergence) grads.divergence = columns.take_grads(n);

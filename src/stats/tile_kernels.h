@@ -234,7 +234,7 @@ class TileKernels {
     args.gradients = gradients;
     args.places = places.data();
     args.first_column = tile.first_entry;
-    args.entropy = summands.entropy;
+    args.nonlinear = summands.nonlinear;
     args.cross = summands.cross;
     args.cross_weights = cross_weights(tile);
     args.row_weights = problem_.cross.rows != nullptr;

@@ -68,7 +68,7 @@ struct StatesBuffers {
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
   if (problem.divergence) return "the call has a teacher, which needs a second pass over the logits";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
-  if (filled.outside || filled.divergence)
+  if (filled.outside || filled.divergence || filled.square_sum)
     return "the loss has a gradient of statistics other than logp, lse and cross";
   if (filled.cross && !problem.request.cross) return "the loss has a gradient of cross but does not request it";
   if (filled.cross && problem.cross.rows) return "the loss has per-row weights";

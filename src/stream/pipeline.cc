@@ -115,7 +115,9 @@ planning::Computation computation_of(const Call& call, const TokenStats& stats, 
   const auto any = [](const std::vector<double>& column) {
     return std::any_of(column.begin(), column.end(), [](double g) { return g != 0; });
   };
-  ask_ways(call, {any(grads.lse), any(grads.entropy), any(grads.cross), any(grads.outside), any(grads.divergence)},
+  ask_ways(call,
+           {any(grads.lse), any(grads.entropy), any(grads.cross), any(grads.outside), any(grads.divergence),
+            any(grads.square_sum)},
            !stats.expected.empty(), computation);
   return computation;
 }
@@ -184,6 +186,7 @@ void check_statistics(const TokenProblem& problem, size_t expected_elements, con
   check("stats.max_logit", stats.max_logit);
   check("stats.log_sum", stats.log_sum);
   if (!grads.entropy.empty()) check("stats.entropy", stats.entropy);
+  if (!grads.square_sum.empty()) check("stats.square_sum", stats.square_sum);
   if (!grads.outside.empty()) {
     check("stats.outside", stats.outside);
     check("stats.outside_max", stats.outside_max);

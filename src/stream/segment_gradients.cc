@@ -22,6 +22,7 @@ namespace {
 std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
   if (problem.over_picks) return "the call normalises over sets of token ids, without a pass over the vocabulary";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
+  if (filled.square_sum) return "the loss has a gradient of square_sum, which is not linear in the probabilities";
   if (filled.outside) return "the loss has a gradient of the probability outside its ids";
   return {};
 }

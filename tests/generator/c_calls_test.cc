@@ -107,11 +107,9 @@ Ran run_through_c(const Given<T>& given) {
   }
   if constexpr (std::is_same_v<T, TokenStatistics>) {
     const TokenGrads& grads = given.upstream.grads;
-    const std::pair<const char*, const std::vector<double>*> all[] = {{"d_logp", &grads.logp},
-                                                                      {"d_lse", &grads.lse},
-                                                                      {"d_entropy", &grads.entropy},
-                                                                      {"d_cross", &grads.cross},
-                                                                      {"d_outside", &grads.outside}};
+    const std::pair<const char*, const std::vector<double>*> all[] = {
+        {"d_logp", &grads.logp},   {"d_lse", &grads.lse},         {"d_entropy", &grads.entropy},
+        {"d_cross", &grads.cross}, {"d_outside", &grads.outside}, {"d_square_sum", &grads.square_sum}};
     for (const auto& [name, values] : all) {
       if (!values->empty()) call.put(name, span_tensor(std::span<const double>(*values)));
     }

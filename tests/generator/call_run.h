@@ -145,6 +145,7 @@ void CallRun<T>::draw_upstream() {
     if (task_.request.entropy) draw(upstream_.grads.entropy);
     if (task_.request.cross) draw(upstream_.grads.cross);
     if (task_.request.outside) draw(upstream_.grads.outside);
+    if (task_.request.square_sum) draw(upstream_.grads.square_sum);
   }
 }
 
@@ -250,7 +251,8 @@ UpstreamNumbers CallRun<T>::part_of(const UpstreamNumbers& whole, const BatchPar
   } else {
     cut_rows(part.each);
   }
-  for (auto* rows : {&part.grads.logp, &part.grads.lse, &part.grads.entropy, &part.grads.cross, &part.grads.outside}) {
+  for (auto* rows : {&part.grads.logp, &part.grads.lse, &part.grads.entropy, &part.grads.cross, &part.grads.outside,
+                     &part.grads.square_sum}) {
     cut_rows(*rows);
   }
   return part;

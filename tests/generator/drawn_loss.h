@@ -30,8 +30,11 @@ class DrawnLoss : public TokenLoss {
     return request;
   }
   GradsFilled gradients() const override {
-    return {
-        .lse = call_.old_logps, .entropy = call_.mask, .cross = call_.weights_of_entries, .outside = call_.per_token};
+    return {.lse = call_.old_logps,
+            .entropy = call_.mask,
+            .cross = call_.weights_of_entries,
+            .outside = call_.per_token,
+            .square_sum = call_.strided_ids};
   }
   std::span<const int64_t> groups() const override {
     return grouped() ? std::span(groups_) : std::span<const int64_t>();
@@ -48,6 +51,7 @@ class DrawnLoss : public TokenLoss {
       if (call_.old_logps) grads.lse[i] = weight * 0.25 * std::tanh(stats.lse[i]);
       if (call_.mask) grads.entropy[i] = weight * (stats.entropy[i] - 0.5);
       if (call_.weights_of_entries) grads.cross[i] = weight * 0.25 * std::tanh(stats.cross[i]);
+      if (call_.strided_ids) grads.square_sum[i] = weight * std::tanh(stats.square_sum[i]);
       if (call_.per_token) grads.outside[i] = std::isinf(stats.outside[i]) ? 0 : weight * std::tanh(stats.outside[i]);
     }
   }

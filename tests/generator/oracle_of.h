@@ -141,6 +141,7 @@ inline OracleNumbers oracle_of(const TokenStatistics& task, const oracle::Matrix
   if (has_targets) set(grads.logp, upstream.logp);
   set(grads.lse, upstream.lse), set(grads.entropy, upstream.entropy);
   set(grads.cross, upstream.cross), set(grads.outside, upstream.outside);
+  set(grads.square_sum, upstream.square_sum);
   out.d_capped = logit_gradients(truth, stats, grads);
   return out;
 }
@@ -157,8 +158,9 @@ inline OracleNumbers oracle_of(const CustomLoss& task, const oracle::MatrixXd& c
   const oracle::TokenStatistics stats = truth_of(capped, tokens).compute_statistics();
   read.logp = to_vector(stats.logp), read.lse = to_vector(stats.lse), read.entropy = to_vector(stats.entropy);
   read.cross = to_vector(stats.cross), read.outside = to_vector(stats.outside);
+  read.square_sum = to_vector(stats.square_sum);
   TokenGrads grads;
-  for (auto* column : {&grads.logp, &grads.lse, &grads.entropy, &grads.cross, &grads.outside}) {
+  for (auto* column : {&grads.logp, &grads.lse, &grads.entropy, &grads.cross, &grads.outside, &grads.square_sum}) {
     column->assign(static_cast<size_t>(capped.rows()), 0);
   }
   std::vector<int64_t> rows;

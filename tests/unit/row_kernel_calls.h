@@ -186,6 +186,7 @@ std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector
     g.softmax_scale = static_cast<T>(-1.25);
     g.entropy_scale = tile.entropy ? static_cast<T>(0.75) : 0;
     g.entropy = static_cast<T>(2.5);
+    g.square_scale = tile.entropy ? static_cast<T>(0.375) : 0;
     g.cross_scale = tile.cross ? static_cast<T>(-0.5) : 0;
     gradients.push_back(g);
   }
@@ -229,7 +230,7 @@ class GradientInputs {
     out.gradients = gradients_.data();
     out.places = kept_.data();
     out.first_column = 100;
-    out.entropy = tile_.entropy;
+    out.nonlinear = tile_.entropy;
     out.cross = tile_.cross;
     out.cross_weights = tile_.cross_weights ? weights_.data() : nullptr;
     out.row_weights = tile_.row_weights;

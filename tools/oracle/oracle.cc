@@ -296,6 +296,7 @@ LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) c
   double d = g_logp * (entry == tokens_.labels[row] ? -std::expm1(log_p) : -p);
   d += grads_.lse[row] * p;
   if (p > 0) d -= grads_.entropy[row] * p * (log_p + stats_.entropy[row]);
+  d += 2 * grads_.square_sum[row] * p * (p - stats_.square_sum[row]);
   d += grads_.cross[row] * (tokens_.cross[entry] - p * cross_sum_);
   if (grads_.outside[row] != 0) {
     // The entry's probability among the others, minus its probability among all.

@@ -118,11 +118,13 @@ struct TokenGradients {
         lse(VectorXd::Zero(tokens)),
         entropy(VectorXd::Zero(tokens)),
         cross(VectorXd::Zero(tokens)),
-        outside(VectorXd::Zero(tokens)) {}
+        outside(VectorXd::Zero(tokens)),
+        square_sum(VectorXd::Zero(tokens)) {}
   bool all_zero(int64_t row) const {
-    return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && cross[row] == 0 && outside[row] == 0;
+    return logp[row] == 0 && lse[row] == 0 && entropy[row] == 0 && cross[row] == 0 && outside[row] == 0 &&
+           square_sum[row] == 0;
   }
-  VectorXd logp, lse, entropy, cross, outside;
+  VectorXd logp, lse, entropy, cross, outside, square_sum;
 };
 
 struct LogitGradient {
