@@ -145,8 +145,9 @@ TEST(DrawNoise, ResolvesTheSmallestExponentials) {
   EXPECT_GE(smallest, -std::log(65 * std::log(2.0)));
   EXPECT_LT(smallest, -std::log(32 * std::log(2.0)));
   for (const uint32_t word : {0x0U, 0x1U, 0x1000U, 0x7fffffffU, 0x80000000U, 0xfffffffeU}) {
-    const double w = (static_cast<double>(uint64_t{word} << 32 | row.noise.word(0, 0, true)) + 0.5) * 0x1p-64;
-    EXPECT_NEAR(row.noised(0, 0, 0, word), -std::log(-std::log1p(-w)), 1e-9) << word;
+    const uint64_t number = uint64_t{word} << 32 | row.noise.word(0, 0, true);
+    const long double w = (static_cast<long double>(number) + 0.5L) * 0x1p-64L;  // 1 - w keeps 32 bits
+    EXPECT_NEAR(row.noised(0, 0, 0, word), static_cast<double>(-std::log(-std::log1p(-w))), 1e-9) << word;
     EXPECT_GT(row.noised(0, 0, 0, word), row.noised(0, 0, 0, word + 1));
   }
 }
