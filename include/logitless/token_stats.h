@@ -57,8 +57,8 @@ struct StatsRequest {
   /// Number of token ids to draw from each row's distribution, independently and with replacement: 0 to
   /// kMostTopK.
   int64_t draws = 0;
-  /// A draw depends on the seed, the row's position in hidden (or in the finished logits), the row's logits and
-  /// the number of the draw only. So use another seed for each call and for each rank with rows of its own:
+  /// A draw depends on the seed, the row's position in hidden (or in the finished logits), the row's logits
+  /// and the number of the draw only. So use another seed for each call and for each rank with rows of its own:
   /// equal seeds give equal noise.
   int64_t draw_seed = 0;
   /// Draws are restricted to the draw_top_k largest logits of a row, as in top_ids: 0 (all) to kMostTopK.
@@ -148,8 +148,8 @@ struct TokenStats {
   /// Token ids drawn from softmax(a), or from its restriction to the ids that draw_top_k and draw_top_p keep,
   /// [N, draws]. An id with a logit of -inf is never drawn. If a row's statistics are NaN, its ids are -1.
   std::vector<int64_t> drawn_ids = {};
-  /// The log-probabilities of drawn_ids among all ids, also for restricted draws, [N, draws]; NaN if the row's
-  /// statistics are NaN. If a draw is the target, its value has the bits of logp. No gradient.
+  /// The log-probabilities of drawn_ids among all ids, also for restricted draws, [N, draws]; NaN if the
+  /// row's statistics are NaN. If a draw is the target, its value has the bits of logp. No gradient.
   std::vector<double> drawn_logps = {};
   DivergenceStats divergence = {};  ///< with a teacher; callers cannot request these columns
   /// The expected row of the head, Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v, without the target's share (with

@@ -37,5 +37,5 @@ def draws_of(num_samples: int, temperature: Any, top_k: int, top_p: float) -> di
 
 
 def is_greedy(options: dict[str, Any]) -> bool:
-    """Whether these options of draws_of() are those of a temperature of 0."""
+    """Whether draws_of() returned these options for a temperature of 0."""
     return "top_k" in options

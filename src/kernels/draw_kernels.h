@@ -23,13 +23,13 @@ struct DrawNoise {
   uint64_t seed = 0;
   int64_t row = 0;
 
-  /// Ids share counters within aligned blocks of this many ids. In a block, counter c of kDrawCounters has the
-  /// numbers of ids 2c and 2c + 1 in its words 0 and 1, and of ids 32 + 2c and 33 + 2c in its words 2 and 3.
+  /// Four ids share a counter, within aligned blocks of kBlock ids. In a block, ids 2c and 2c + 1 have the
+  /// words 0 and 1 of counter c, and ids 32 + 2c and 33 + 2c have its words 2 and 3.
   static constexpr int64_t kBlock = 64;
   static constexpr int64_t kCounters = kBlock / 4;
 
-  /// Returns words 1 to 3 of the counters of a draw below 256 for ids from `id` on, up to the end of its block.
-  /// Word 0 is `counter_low(id)`, plus the counter's number in the block.
+  /// Returns words 1 to 3 of the counters of the block of `id`, in a draw below 256. Word 0 is
+  /// counter_low(id) plus the counter's number in the block.
   std::array<uint32_t, 3> counter_high(int64_t draw, int64_t id, bool second) const {
     const auto of_row = static_cast<uint64_t>(row);
     const auto high_bits = static_cast<uint32_t>(static_cast<uint64_t>(id / kBlock * kCounters) >> 32);
@@ -52,8 +52,8 @@ struct DrawEntry {
 inline bool is_taken(const DrawEntry& entry) { return entry.id != std::numeric_limits<int64_t>::max(); }
 
 /// Returns whether `a` replaces `b`: a strict total order, so the order of offers does not matter. Values tie
-/// only if rounding absorbs the noise, or by a chance of about 2^-53. Then the larger logit comes first, and of
-/// equal ones the lower id.
+/// only if rounding absorbs the noise, or by a chance of about 2^-53. Then the larger logit comes first; ties
+/// go to the lower id.
 inline bool comes_before(const DrawEntry& a, const DrawEntry& b) {
   if (a.value != b.value) return a.value > b.value;
   if (a.logit != b.logit) return a.logit > b.logit;
@@ -69,7 +69,7 @@ struct RowDraws {
 
   /// Returns capped / temperature, correctly rounded. It is finite for a finite logit.
   double final_logit(double capped) const;
-  /// Returns a − log E for the capped logit of an id. E = −log(1 − w) with w = (n + 1/2) / 2^64 and the 64-bit
+  /// Returns a − log E for the capped logit of an id. E = −log(1 − w) with w = (n + 1/2) / 2^64 and the id's
   /// number n, computed so that E has a relative error of a few 2^-53 for every w: E is within [2^-65, 45.1],
   /// and never 0 or infinite. The sum has an absolute error of at most 2^-52 (|a| + 64). `first` is the first
   /// word of the number.
@@ -84,8 +84,8 @@ struct RowDraws {
     bool any = false;
     uint32_t word = 0;
   };
-  /// Returns the limit for ids whose final logits are at most `largest`. The noise of an id with the first word
-  /// x is at most −log(x / 2^32).
+  /// Returns the limit for ids whose final logits are at most `largest`. The noise of an id whose first word
+  /// is x is at most −log(x / 2^32).
   Limit limit(int64_t draw, double largest) const;
 };
 

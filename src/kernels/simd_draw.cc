@@ -21,8 +21,8 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Stores the first words of the ids of a block in `words`, in the order of the ids, and returns whether one is
-// at most `limit`.
+// Stores the first words of a block's ids in `words`, in the order of the ids, and returns whether one is at
+// most `limit`.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE bool make_words(const DrawNoise& noise, int64_t draw, int64_t block, uint32_t limit, uint32_t* words) {
   for (int64_t i = 0; i < DrawNoise::kBlock; ++i) words[i] = noise.word(draw, block + i, false);
@@ -73,7 +73,7 @@ HWY_INLINE T largest_of(const T* logits, int64_t count) {
   if (count >= lanes) {
     auto all = hn::LoadU(d, logits);
     for (v = lanes; v + lanes <= count; v += lanes) all = hn::Max(all, hn::LoadU(d, logits + v));
-    // MaxOfLanes of Highway 1.0.3's emulated target starts from the lowest finite number, which is above -inf.
+    // MaxOfLanes of Highway 1.0.3's emulated target starts from the lowest finite number, above -inf.
     if (!hn::AllTrue(d, hn::Eq(all, hn::Set(d, largest)))) largest = hn::GetLane(hn::MaxOfLanes(d, all));
   }
   for (; v < count; ++v) largest = logits[v] > largest ? logits[v] : largest;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Draws follow the softmax, and which draws rows without a distribution get. Drawn calls compare draws with the
-// oracle, on every plan, team and cut of the vocabulary.
+// Draws follow the softmax, and which draws rows without a distribution get. Generated calls compare draws
+// with the oracle, on every plan, team and cut of the vocabulary.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -23,7 +23,7 @@ std::array<uint64_t, 4> philox(std::array<uint64_t, 4> x, uint64_t key) {
 // Gumbel noise of an id in a draw: -log(-log(1 - w)). The bits of w are words of two counters.
 double gumbel(const Tokens& tokens, int64_t row, int64_t draw, int64_t id) {
   const auto key = static_cast<uint64_t>(tokens.draws.draw_seed), of_row = static_cast<uint64_t>(row);
-  // Ids 2c and 2c + 1 of a block of 64 have words 0 and 1 of counter c; ids 32 + 2c and 33 + 2c have words 2, 3.
+  // In a block of 64 ids, 2c and 2c + 1 have words 0 and 1 of counter c; 32 + 2c and 33 + 2c have 2 and 3.
   const auto counter = static_cast<uint64_t>(id / 64 * 16 + id % 32 / 2);
   const auto word = static_cast<size_t>(id % 64 / 32 * 2 + id % 2);
   std::array<long double, 2> words{};

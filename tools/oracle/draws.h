@@ -9,8 +9,8 @@
 
 namespace logitless::oracle {
 
-/// Returns the ids that a row draws, by the request in `tokens`. `order` has all ids, sorted by logit (ties go
-/// to the lower id).
+/// Returns the ids that a row draws, by the request in `tokens`. `order` has all ids, sorted by logit; ties
+/// go to the lower id.
 std::vector<int64_t> draw_ids(const Tokens& tokens, int64_t row, const Eigen::Ref<const VectorXd>& a,
                               const std::vector<int64_t>& order);
 
