@@ -57,9 +57,9 @@ struct StatsRequest {
   /// Number of token ids to draw from each row's distribution, independently and with replacement: 0 to
   /// kMostTopK.
   int64_t draws = 0;
-  /// A draw depends on the seed, the row's position in hidden (or in the finished logits), the row's logits
-  /// and the number of the draw only. So use another seed for each call and for each rank with rows of its own:
-  /// equal seeds give equal noise.
+  /// A draw depends only on the seed, the row's position in hidden (or in the finished logits), the row's
+  /// logits and the number of the draw. So use another seed for each call, and for each rank with rows of its
+  /// own: equal seeds give equal noise.
   int64_t draw_seed = 0;
   /// Draws are restricted to the draw_top_k largest logits of a row, as in top_ids: 0 (all) to kMostTopK.
   int64_t draw_top_k = 0;

@@ -419,7 +419,10 @@ def sample(
         asked["draw_seed"] = seed
     if arguments.get("targets") is not None:
         raise TypeError("sample has no argument 'targets': every row is drawn")
-    stats = token_stats(hidden, weight, context=context, dtype=dtype, **arguments, **asked)
+    rows = arguments.get("logits") if hidden is None else hidden
+    # Any valid ids, so that no row is ignored.
+    targets = None if rows is None else np.zeros(tuple(rows.shape)[:-1], np.int64)
+    stats = token_stats(hidden, weight, targets, context=context, dtype=dtype, **arguments, **asked)
     if not is_greedy(asked):
         return stats.drawn_ids, stats.drawn_logps
     return np.repeat(stats.top_ids, num_samples, axis=1), np.repeat(stats.top_logps, num_samples, axis=1)

@@ -21,7 +21,7 @@ class TopPartials final : public Partials {
  public:
   explicit TopPartials(const problem::TokenProblem& problem) : problem_(problem), k_(list_length(problem.request)) {}
 
-  /// Returns how many of the largest logits a row's list must hold; 0: there are no lists.
+  /// Returns how many of the largest logits a row's list must hold; 0: lists are not needed.
   static int64_t list_length(const StatsRequest& request) { return std::max(request.top_k, request.draw_top_k); }
   /// Returns the list of the row at `place`.
   kernels::TopList list(int64_t place) const {

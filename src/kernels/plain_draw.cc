@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The noise of draws, which all kernels share, and the plain kernel.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 
@@ -11,6 +12,9 @@ namespace logitless::kernels {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Returns more than the rounding errors of two values near `value`, and of an exponential of their difference.
+double slack_of(double value) { return 1e-9 + std::abs(value) * 0x1p-50; }
 
 template <class T>
 void draw(const DrawArgs<T>& args) {
@@ -56,10 +60,15 @@ double RowDraws::noised(int64_t draw, int64_t id, double capped, uint32_t first)
   return final_logit(capped) - std::log(e);
 }
 
-void RowDraws::offer(int64_t draw, int64_t id, double capped, uint32_t first) const {
-  if (!(capped > -kInfinity)) return;
+bool RowDraws::offer(int64_t draw, int64_t id, double capped, uint32_t first) const {
+  if (!(capped > -kInfinity)) return false;
+  // The noise is at most −log(first / 2^32), so at most log(2) for each leading zero and one more.
+  const double value = best[draw].value, most = (std::countl_zero(first) + 1) * 0.693147180559946;
+  if (first > 0 && final_logit(capped) + most < value - slack_of(value)) return false;
   const DrawEntry entry = {noised(draw, id, capped, first), capped, id};
-  if (comes_before(entry, best[draw])) best[draw] = entry;
+  if (!comes_before(entry, best[draw])) return false;
+  best[draw] = entry;
+  return true;
 }
 
 void RowDraws::offer(int64_t draw, int64_t id, double capped) const {
@@ -70,9 +79,10 @@ void RowDraws::offer(int64_t draw, int64_t id, double capped) const {
 }
 
 RowDraws::Limit RowDraws::limit(int64_t draw, double largest) const {
-  // More than the rounding errors of both values and of the exponential.
-  const double value = best[draw].value, slack = 1e-9 + std::abs(value) * 0x1p-50;
-  const double gap = value > -kInfinity ? largest - value + slack : largest > -kInfinity ? kInfinity : -kInfinity;
+  const double value = best[draw].value;
+  const double gap = value > -kInfinity     ? largest - value + slack_of(value)
+                     : largest > -kInfinity ? kInfinity
+                                            : -kInfinity;
   if (!(gap > -46)) return {};  // above all noise, or a NaN
   const double words = std::exp(gap) * 0x1p32;
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();

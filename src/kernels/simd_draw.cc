@@ -94,7 +94,7 @@ HWY_NOINLINE void draw(const DrawArgs<T>& args) {
       for (int64_t i = 0; i < count; ++i) {
         const uint32_t word = words[in_block + i];
         if (word > limit.word) continue;
-        row.offer(draw, first + i, static_cast<double>(args.capped[v + i]), word);
+        if (!row.offer(draw, first + i, static_cast<double>(args.capped[v + i]), word)) continue;
         limit = row.limit(draw, largest);
         if (!limit.any) break;
       }
