@@ -74,8 +74,8 @@ struct RowDraws {
   /// and never 0 or infinite. The sum has an absolute error of at most 2^-52 (|a| + 64). `first` is the first
   /// word of the number.
   double noised(int64_t draw, int64_t id, double capped, uint32_t first) const;
-  /// Offers an id to a draw, with the first word of its number, and returns whether it is the best now. A logit
-  /// that is −inf or NaN is never drawn.
+  /// Offers an id to a draw, with the first word of its number, and returns whether it is the best now. A
+  /// logit that is −inf or NaN is never drawn.
   bool offer(int64_t draw, int64_t id, double capped, uint32_t first) const;
   /// The same, and computes that word if the id may be drawn.
   void offer(int64_t draw, int64_t id, double capped) const;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Returns more than the rounding errors of two values near `value`, and of an exponential of their difference.
+// Returns more than the rounding errors of values near `value`, and of the exponential of a difference.
 double slack_of(double value) { return 1e-9 + std::abs(value) * 0x1p-50; }
 
 template <class T>
