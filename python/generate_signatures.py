@@ -184,12 +184,12 @@ def stub():
         "    meaning: str",
         "    shape: str",
     ]
-    described = [*logitless._PLANS, "id_logps_backward"]
+    described = [*logitless._PLANS, "id_logps_backward", "sample"]
     for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
             continue
         if node.name in described:
-            lines += lines_of(getattr(logitless, node.name), node.returns.id)
+            lines += lines_of(getattr(logitless, node.name), ast.unparse(node.returns))
         elif node.name == "Context":
             lines += context_of(node)
         elif node.name == "plan":
@@ -209,8 +209,8 @@ def stub():
 
 RESULTS = {
     "torch": {name: "Any" for name in ("linear_cross_entropy", "policy_loss", "preference_loss", "kto_loss", "distillation_loss")}
-    | {"token_logps": "Union[Tensor, tuple[Tensor, ...]]", "topk_logps": "tuple[Tensor, Tensor]"},
-    "jax": dict.fromkeys(("token_logps", "topk_logps"), "tuple[Array, Array]"),
+    | {"token_logps": "Union[Tensor, tuple[Tensor, ...]]", "topk_logps": "tuple[Tensor, Tensor]", "sample": "tuple[Tensor, Tensor]"},
+    "jax": dict.fromkeys(("token_logps", "topk_logps", "sample"), "tuple[Array, Array]"),
 }
 
 

@@ -10,6 +10,7 @@
 ///     cross = Σ_v q_v (a_iv − m_i) − l_i Σ_v q_v  = Σ_v q_v log p_iv
 ///     outside = log Σ_{v≠y} exp(a_iv − m_i) − l_i  = log (1 − p_iy), from a sum of its own
 ///     square_sum = Σ_v p_iv²
+///     drawn_ids = argmax_v a_iv + G_iv, with independent Gumbel noise G for each draw
 ///
 /// In float32 a value exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V
 /// · 1.7e-38. By construction logp and cross are never above 0 and entropy is never below 0. A row with a NaN
@@ -53,6 +54,18 @@ struct StatsRequest {
   std::span<const float> cross_weights = {};
   bool outside = false;     ///< log-probability of all vocabulary entries except the target
   bool square_sum = false;  ///< Σ_v p_v²
+  /// Number of token ids to draw from each row's distribution, independently and with replacement: 0 to
+  /// kMostTopK.
+  int64_t draws = 0;
+  /// A draw depends only on the seed, the row's position in hidden (or in the finished logits), the row's
+  /// logits and the number of the draw. So use another seed for each call, and for each rank with rows of its
+  /// own: equal seeds give equal noise.
+  int64_t draw_seed = 0;
+  /// Draws are restricted to the draw_top_k largest logits of a row, as in top_ids: 0 (all) to kMostTopK.
+  int64_t draw_top_k = 0;
+  /// Draws are further restricted to the fewest most likely ids whose probabilities, which sum to 1 over the
+  /// draw_top_k ids, sum to at least draw_top_p (nucleus sampling): in (0, 1]. Below 1 it needs draw_top_k.
+  double draw_top_p = 1;
 };
 
 /// Which rows are active, and how a logit becomes a log-probability. The options of every loss contain it as
@@ -102,7 +115,7 @@ struct ExpectedRows {
 };
 
 /// Statistics, one entry per position of hidden, [N] (top_ids and top_logps: top_k entries). Ignored rows
-/// hold 0 (argmax and top_ids: -1); a statistic that was not requested is empty. The backward pass
+/// hold 0 (argmax, top_ids and drawn_ids: -1); a statistic that was not requested is empty. The backward pass
 /// needs `max_logit` and `log_sum` in addition to logp. The target is the greedy choice if it equals argmax;
 /// its rank is then 1, as it is when it ties with argmax.
 struct TokenStats {
@@ -132,6 +145,12 @@ struct TokenStats {
   std::vector<double> top_logps;
   /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1.
   std::vector<double> square_sum = {};
+  /// Token ids drawn from softmax(a), or from its restriction to the ids that draw_top_k and draw_top_p keep,
+  /// [N, draws]. An id with a logit of -inf is never drawn. If a row's statistics are NaN, its ids are -1.
+  std::vector<int64_t> drawn_ids = {};
+  /// The log-probabilities of drawn_ids among all ids, also for restricted draws, [N, draws]; NaN if the
+  /// row's statistics are NaN. If a draw is the target, its value has the bits of logp. No gradient.
+  std::vector<double> drawn_logps = {};
   DivergenceStats divergence = {};  ///< with a teacher; callers cannot request these columns
   /// The expected row of the head, Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v, without the target's share (with
   /// several ids per row, without theirs). With a LoRA the same sum of the rows b_v follows it. A forward

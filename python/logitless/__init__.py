@@ -21,6 +21,7 @@ import numpy as np
 
 from . import _core
 from ._core import Plan, Workspace
+from ._draws import DRAW_ARGUMENTS, SEED, draws_of, is_greedy
 from ._heads import with_weights
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
 from ._signatures import Array, ArrayLike, Surface, WeightLike, arguments_of, describe
@@ -52,6 +53,7 @@ __all__ = [
     "plan",
     "policy_loss",
     "preference_loss",
+    "sample",
     "set_distillation_loss",
     "soft_cross_entropy",
     "token_stats",
@@ -370,7 +372,8 @@ def token_stats(
     (log(1 - p) of the target, and the maximum that its gradient needs) add these. top_k=K, up to 256, adds
     top_ids and top_logps, [N, K]: the ids of the K largest logits and their log-probabilities, sorted by
     descending logit; ties go to the lower id. If the vocabulary is smaller than K, the ids after its end are
-    -1. A target is the greedy choice if it equals argmax.
+    -1. A target is the greedy choice if it equals argmax. draws=D, up to 256, adds drawn_ids and drawn_logps,
+    [N, D]: ids drawn from each token's distribution, and their log-probabilities. sample() returns only these.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
     columns, _ = _core.token_stats(_context(context), arguments)
@@ -378,13 +381,51 @@ def token_stats(
     unasked = [name for name in askable if not arguments.get(name)]
     if "outside" in unasked:
         unasked.append("outside_max")
-    top_k = arguments.get("top_k") or 0
-    for name in ("top_ids", "top_logps"):
-        if top_k:
-            columns[name] = columns[name].reshape(-1, top_k)
-        else:
-            unasked.append(name)
+    for count, names in (("top_k", ("top_ids", "top_logps")), ("draws", ("drawn_ids", "drawn_logps"))):
+        asked = arguments.get(count) or 0
+        for name in names:
+            if asked:
+                columns[name] = columns[name].reshape(-1, asked)
+            else:
+                unasked.append(name)
     return TokenStats(**{name: column for name, column in columns.items() if name not in unasked})
+
+
+def sample(
+    hidden: Any = None,
+    weight: Any = None,
+    num_samples: int = 1,
+    *,
+    seed: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    context: Context | None = None,
+    dtype: Any = None,
+    **arguments: Any,
+) -> tuple[NDArray[int64], NDArray[Any]]:
+    """Token ids drawn from each row's distribution, independently and with replacement, and their
+    log-probabilities: both [N, num_samples].
+
+    The ids are exact draws from the softmax of the logits divided by the temperature. temperature=0 returns
+    the most likely id, with its log-probability at temperature 1. top_k restricts the draws to the top_k
+    largest logits of a row, and top_p < 1 to the fewest most likely of these that together have top_p of
+    their probability; top_p needs top_k. The log-probabilities are always those among all ids. A row with a
+    NaN has -1 and NaN. A draw depends on the seed, the row's position and its logits, not on threads, plan or
+    slices. So use another seed for each call.
+    """
+    asked = draws_of(num_samples, temperature, top_k, top_p)
+    if not is_greedy(asked):
+        asked["draw_seed"] = seed
+    if arguments.get("targets") is not None:
+        raise TypeError("sample has no argument 'targets': every row is drawn")
+    rows = arguments.get("logits") if hidden is None else hidden
+    # Any valid ids, so that no row is ignored.
+    targets = None if rows is None else np.zeros(tuple(rows.shape)[:-1], np.int64)
+    stats = token_stats(hidden, weight, targets, context=context, dtype=dtype, **arguments, **asked)
+    if not is_greedy(asked):
+        return stats.drawn_ids, stats.drawn_logps
+    return np.repeat(stats.top_ids, num_samples, axis=1), np.repeat(stats.top_logps, num_samples, axis=1)
 
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
@@ -554,3 +595,7 @@ for _task in (*_PLANS, "id_logps_backward"):
     _function = globals()[_task]
     _rows = arguments_of("id_logps", gradients=True) if _task == "id_logps_backward" else arguments_of(_task)
     describe(_function, _NUMPY, _rows, globals()[_function.__annotations__["return"]])
+_rows = arguments_of("token_stats") | DRAW_ARGUMENTS
+_left_out = {*_core.fields("token_stats"), *_core.fields("token_stats.tensors"), *DRAW_ARGUMENTS} - set(_core.fields("token"))
+_left_out |= {"ignore_index", "shift"}
+describe(sample, _NUMPY, _rows, tuple, [name for name in _rows if name not in _left_out], SEED)

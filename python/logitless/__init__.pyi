@@ -13,7 +13,7 @@ from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyRe
 from .lora import LoraWeight
 from .packed import PackedWeight
 
-__all__ = ['ArrayLike', 'Context', 'IdLogps', 'Plan', 'Result', 'SetDistillationResult', 'SoftCrossEntropyResult', 'TokenStats', 'WeightLike', 'Workspace', 'cross_entropy', 'distillation_loss', 'environment', 'id_logps', 'id_logps_backward', 'kto_loss', 'options', 'plan', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'soft_cross_entropy', 'token_stats', 'topk_overlap', 'topk_union']
+__all__ = ['ArrayLike', 'Context', 'IdLogps', 'Plan', 'Result', 'SetDistillationResult', 'SoftCrossEntropyResult', 'TokenStats', 'WeightLike', 'Workspace', 'cross_entropy', 'distillation_loss', 'environment', 'id_logps', 'id_logps_backward', 'kto_loss', 'options', 'plan', 'policy_loss', 'preference_loss', 'sample', 'set_distillation_loss', 'soft_cross_entropy', 'token_stats', 'topk_overlap', 'topk_union']
 __version__: str
 
 class _SpeaksDLPack(Protocol):
@@ -1159,6 +1159,7 @@ def token_stats(
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
+    draws: int = 0, draw_seed: int = 0, draw_top_k: int = 0, draw_top_p: float = 1.0,
 ) -> TokenStats:
     """Per-token statistics: logp of the target, lse, max_logit (before the temperature), and log_sum (lse
     minus the largest final logit).
@@ -1167,7 +1168,8 @@ def token_stats(
     (log(1 - p) of the target, and the maximum that its gradient needs) add these. top_k=K, up to 256, adds
     top_ids and top_logps, [N, K]: the ids of the K largest logits and their log-probabilities, sorted by
     descending logit; ties go to the lower id. If the vocabulary is smaller than K, the ids after its end are
-    -1. A target is the greedy choice if it equals argmax.
+    -1. A target is the greedy choice if it equals argmax. draws=D, up to 256, adds drawn_ids and drawn_logps,
+    [N, D]: ids drawn from each token's distribution, and their log-probabilities. sample() returns only these.
 
     Equivalent to, with the other options at their defaults:
         logits = hidden @ weight.T + bias
@@ -1210,6 +1212,10 @@ def token_stats(
         cross_weights (float32 [V]): the q of cross; empty: 1/V each.
         outside: log(1 − p) of the target, computed from all other entries.
         square_sum: Σ p², the probability that two draws are the same token.
+        draws: the number of ids to draw from each row's distribution; 0 for none.
+        draw_seed: draws: the random seed; use another one for each call and each rank of a batch.
+        draw_top_k: draws: only from the k largest logits; 0: from all ids.
+        draw_top_p: draws: only from the most likely of the draw_top_k ids that together have this share of their probability; below 1 it needs draw_top_k.
 
     Returns:
         TokenStats: see help(logitless.TokenStats).
@@ -1225,6 +1231,78 @@ def token_stats(
         >>> stats = logitless.token_stats(hidden, weight, np.arange(6), entropy=True, top_k=2)
         >>> stats.logp.shape, stats.top_ids.shape
         ((6,), (6, 2))
+    """
+
+def sample(
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None, num_samples: int = 1, *,
+    seed: int, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
+    context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
+    offsets: Optional[ArrayLike] = None, bias: Optional[ArrayLike] = None, softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+) -> tuple[NDArray[int64], NDArray[Any]]:
+    """Token ids drawn from each row's distribution, independently and with replacement, and their
+    log-probabilities: both [N, num_samples].
+
+    The ids are exact draws from the softmax of the logits divided by the temperature. temperature=0 returns
+    the most likely id, with its log-probability at temperature 1. top_k restricts the draws to the top_k
+    largest logits of a row, and top_p < 1 to the fewest most likely of these that together have top_p of
+    their probability; top_p needs top_k. The log-probabilities are always those among all ids. A row with a
+    NaN has -1 and NaN. A draw depends on the seed, the row's position and its logits, not on threads, plan or
+    slices. So use another seed for each call.
+
+    Equivalent to, with the other options at their defaults:
+        logits = (hidden @ weight.T + bias) / temperature
+        logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        least = np.sort(logits, axis=-1)[..., -top_k, None]  # if top_k > 0
+        noise = np.random.default_rng(seed).gumbel(size=(num_samples, *logits.shape))  # other numbers
+        ids = np.where(logits < least, -np.inf, logits + noise).argmax(-1).T
+        logps = np.take_along_axis(logps, ids, axis=-1)
+
+    Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        num_samples: the number of draws per row, from 1 to 256.
+        seed: the random seed; use another one for each call, and for each rank of a batch.
+        temperature: divides the capped logits; 0: the most likely id.
+        top_k: draws only from the k largest logits, at most 256; 0: from all ids.
+        top_p: draws only from the most likely of the top_k ids that together have this share of their probability.
+        context: how the call runs; by default a shared one.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
+        bias (floats [V]): added to the logits.
+        softcap: c of c · tanh(logits / c); 0: none.
+        packing: how weight is packed.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        temperatures (float64 [N]): one per token, in place of temperature.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+
+    Returns:
+        (ids, logps), both [N, num_samples]: int64, and float32, or float64 for float64 hidden states, or dtype.
+
+    Raises:
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> ids, logps = logitless.sample(hidden, weight, 3, seed=1, temperature=0.7)
+        >>> ids.shape, logps.shape
+        ((6, 3), (6, 3))
     """
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
@@ -1733,6 +1811,7 @@ def plan(
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
+    draws: int = 0, draw_seed: int = 0, draw_top_k: int = 0, draw_top_p: float = 1.0,
 ) -> Plan:
     """How a call would run, and the memory that it would take. Nothing is computed.
 

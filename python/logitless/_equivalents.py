@@ -92,6 +92,14 @@ EQUIVALENTS = {
             "top_ids = np.argsort(-logits, axis=-1, kind=\"stable\")[..., :top_k]",
             "top_logps = np.take_along_axis(logps, top_ids, axis=-1)",
         ],
+        "sample": [
+            "logits = (hidden @ weight.T + bias) / temperature",
+            _NUMPY_LOGPS,
+            "least = np.sort(logits, axis=-1)[..., -top_k, None]  # if top_k > 0",
+            "noise = np.random.default_rng(seed).gumbel(size=(num_samples, *logits.shape))  # other numbers",
+            "ids = np.where(logits < least, -np.inf, logits + noise).argmax(-1).T",
+            "logps = np.take_along_axis(logps, ids, axis=-1)",
+        ],
     },
     "torch": {
         "linear_cross_entropy": [
@@ -111,6 +119,13 @@ EQUIVALENTS = {
         "topk_logps": [
             _TORCH_LOGITS,
             "ids = logits.topk(k).indices",
+            "logps = logits.log_softmax(-1).gather(-1, ids)",
+        ],
+        "sample": [
+            "logits = F.linear(hidden, weight, bias) / temperature",
+            "kept = logits.masked_fill(logits < logits.topk(top_k).values[..., -1:], -torch.inf)  # if top_k > 0",
+            "ids = torch.multinomial(kept.softmax(-1).flatten(0, -2), num_samples, replacement=True)",
+            "ids = ids.unflatten(0, logits.shape[:-1])",
             "logps = logits.log_softmax(-1).gather(-1, ids)",
         ],
         "id_logps": [
@@ -173,6 +188,13 @@ EQUIVALENTS = {
         "topk_logps": [
             _JAX_LOGPS,
             "logps, ids = jax.lax.top_k(logps, k)",
+        ],
+        "sample": [
+            "logits = (hidden @ weight.T + bias) / temperature",
+            "kept = jnp.where(logits < jax.lax.top_k(logits, top_k)[0][..., -1:], -jnp.inf, logits)  # if top_k > 0",
+            "ids = jax.random.categorical(jax.random.key(seed), kept, shape=(num_samples, *logits.shape[:-1]))",
+            "ids = jnp.moveaxis(ids, 0, -1)",
+            "logps = jnp.take_along_axis(jax.nn.log_softmax(logits), ids, axis=-1)",
         ],
         "id_logps": [
             _JAX_LOGPS,

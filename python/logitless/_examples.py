@@ -19,13 +19,17 @@ _JAX_LOSS = "the loss, one number, or one per token with reduction=\"none\"; " +
 _TORCH_LOSS = _JAX_LOSS + ", or dtype"
 _WITH_METRICS = ". With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats"
 RETURNS = {
-    "numpy": {"id_logps_backward": "Plan: how the call ran"},
+    "numpy": {
+        "id_logps_backward": "Plan: how the call ran",
+        "sample": f"(ids, logps), both [N, num_samples]: int64, and {_FLOAT}, or dtype",
+    },
     "torch": {
         "linear_cross_entropy": "the loss, one number, or one per token with reduction=\"none\"; input's type, or "
         "loss_dtype. With return_stats=True a tuple (loss, CrossEntropyStats)",
         "token_logps": "log-probabilities, of targets' shape; with entropy, lse or square_sum a tuple (logps, "
         f"entropies, lse, square_sum) of the requested ones. {_FLOAT}, or dtype",
         "topk_logps": f"(ids, logps), both [..., k]: int64, and {_FLOAT}, or dtype",
+        "sample": f"(ids, logps), both [..., num_samples]: int64, and {_FLOAT}, or dtype",
         "id_logps": f"log-probabilities, of ids' shape; {_FLOAT}, or dtype",
         "soft_cross_entropy": _TORCH_LOSS,
         "set_distillation_loss": _TORCH_LOSS,
@@ -39,6 +43,7 @@ RETURNS = {
         "linear_cross_entropy": f"the loss, one number; {_FLOAT}",
         "token_logps": f"(logps, entropies), and lse and square_sum if requested, all of targets' shape; {_FLOAT}",
         "topk_logps": f"(ids, logps), both [..., k]: int32, and {_FLOAT}",
+        "sample": f"(ids, logps), both [..., num_samples]: int32, and {_FLOAT}",
         "id_logps": f"log-probabilities, of ids' shape; {_FLOAT}",
         **dict.fromkeys(("soft_cross_entropy", "set_distillation_loss", "distillation_loss"), _JAX_LOSS),
     },
@@ -124,6 +129,11 @@ EXAMPLES = {
             "stats.logp.shape, stats.top_ids.shape",
             "=((6,), (6, 2))",
         ],
+        "sample": [
+            "ids, logps = logitless.sample(hidden, weight, 3, seed=1, temperature=0.7)",
+            "ids.shape, logps.shape",
+            "=((6, 3), (6, 3))",
+        ],
     },
     "torch": {
         "linear_cross_entropy": [
@@ -139,6 +149,11 @@ EXAMPLES = {
         ],
         "topk_logps": [
             "ids, logps = lt.topk_logps(hidden, weight, 3)",
+            "ids.shape, ids.dtype, logps.dtype",
+            "=(torch.Size([6, 3]), torch.int64, torch.float32)",
+        ],
+        "sample": [
+            "ids, logps = lt.sample(hidden, weight, 3, temperature=0.7, top_k=5, top_p=0.9)",
             "ids.shape, ids.dtype, logps.dtype",
             "=(torch.Size([6, 3]), torch.int64, torch.float32)",
         ],
@@ -197,6 +212,11 @@ EXAMPLES = {
         ],
         "topk_logps": [
             "ids, logps = lj.topk_logps(hidden, weight, 3)",
+            "ids.shape, str(ids.dtype)",
+            "=((6, 3), 'int32')",
+        ],
+        "sample": [
+            "ids, logps = lj.sample(hidden, weight, 3, seed=1)",
             "ids.shape, str(ids.dtype)",
             "=((6, 3), 'int32')",
         ],

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import Context
+from ._draws import draws_of, is_greedy
 from ._jax_call import (
     VOCAB_IDS,
     attributes_of,
@@ -223,17 +224,66 @@ def topk_logps(
     """
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
-    for name in ("ignore_index", "shift"):
-        if name in options:
-            raise TypeError(f"topk_logps has no argument '{name}': it has no targets")
+    return _lists("topk_logps", hidden, weight, bias, vocab_ids, temperatures, options, context, k, {"top_k": k})
+
+
+def _lists(
+    name: str,
+    hidden: Any,
+    weight: Any,
+    bias: Any,
+    vocab_ids: Any,
+    temperatures: Any,
+    options: dict[str, Any],
+    context: Context | None,
+    count: int,
+    asked: dict[str, Any],
+) -> tuple[Any, Any]:
+    """Ids and log-probabilities, `count` per row, from a call with the statistics `asked`."""
+    for option in ("ignore_index", "shift"):
+        if option in options:
+            raise TypeError(f"{name} has no argument '{option}': it has no targets")
     every = jnp.zeros(jnp.shape(hidden)[:-1], jnp.int32)
     made = _Call(hidden, weight, bias, vocab_ids, every, temperatures, "token", options, context)
-    made.options["k"] = np.int64(k)
+    made.options |= {name: np.float64(x) if isinstance(x, float) else np.int64(x) for name, x in asked.items()}
     tensors, others = jax.lax.stop_gradient(made.arguments())
-    shape = (tensors[0].shape[0], k)
+    shape = (tensors[0].shape[0], count)
     results = (jax.ShapeDtypeStruct(shape, jnp.int32), float_type(tensors[0], shape))
-    ids, logps = call("logitless_topk_logps", results, (*tensors, *others), made.attributes())
-    return ids.reshape(*made.lead, k), logps.reshape(*made.lead, k)
+    ids, logps = call(f"logitless_{name}", results, (*tensors, *others), made.attributes())
+    return ids.reshape(*made.lead, count), logps.reshape(*made.lead, count)
+
+
+def sample(
+    hidden: Any,
+    weight: Any,
+    num_samples: int = 1,
+    *,
+    seed: Any,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    bias: Any = None,
+    temperatures: Any = None,
+    vocab_ids: Any = None,
+    context: Context | None = None,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """Token ids drawn from each row's distribution, independently and with replacement, and their
+    log-probabilities: both [..., num_samples], without gradients.
+
+    The ids are exact draws from the softmax of the logits divided by the temperature. temperature=0 returns
+    the most likely id, with its log-probability at temperature 1. top_k restricts the draws to the top_k
+    largest logits of a row, and top_p < 1 to the fewest most likely of these that together have top_p of
+    their probability; top_p needs top_k. The log-probabilities are always those among all ids, and a row with
+    a NaN has -1 and NaN. jit reads the seed at run time. Use another one for each call, and for each device
+    of a shard_map that has rows of its own.
+    """
+    asked = draws_of(num_samples, temperature, top_k, top_p)
+    if is_greedy(asked):
+        given = {"bias": bias, "temperatures": temperatures, "vocab_ids": vocab_ids, "context": context, **options}
+        return jax.tree.map(lambda x: jnp.repeat(x, num_samples, axis=-1), topk_logps(hidden, weight, 1, **given))
+    options = {**options, "seed": seed, "temperature": asked.pop("temperature")}
+    return _lists("sample", hidden, weight, bias, vocab_ids, temperatures, options, context, num_samples, asked)
 
 
 def distillation_loss(

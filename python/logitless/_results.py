@@ -42,8 +42,8 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class TokenStats:
-    """The result of token_stats(): per-token NumPy arrays; top_ids and top_logps are [N, top_k]. Statistics
-    that were not requested are None."""
+    """The result of token_stats(): per-token NumPy arrays; top_ids and top_logps are [N, top_k], drawn_ids
+    and drawn_logps [N, draws]. Statistics that were not requested are None."""
 
     logp: Floats
     lse: Floats
@@ -58,6 +58,8 @@ class TokenStats:
     top_ids: NDArray[int64] | None = None
     top_logps: Floats | None = None
     square_sum: Floats | None = None
+    drawn_ids: NDArray[int64] | None = None
+    drawn_logps: Floats | None = None
 
     @property
     def top_mass(self) -> Floats:

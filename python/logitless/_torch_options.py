@@ -19,9 +19,14 @@ NOT_TAKEN = {
         "want_entropy": "token_logps(..., entropy=True) returns entropies",
     },
     "token_logps": dict.fromkeys(
-        ("cross", "cross_weights", "argmax", "rank", "top_k", "outside"), "they are columns of logitless.token_stats()"
+        (
+            *("cross", "cross_weights", "argmax", "rank", "top_k", "outside"),
+            *("draws", "draw_seed", "draw_top_k", "draw_top_p"),
+        ),
+        "they are columns of logitless.token_stats()",
     ),
     "topk_logps": dict.fromkeys(("ignore_index", "shift"), "it has no targets"),
+    "sample": dict.fromkeys(("ignore_index", "shift"), "it has no targets"),
 }
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Log-probabilities and entropies of tokens, with gradients, and the most likely tokens, without."""
+"""Log-probabilities and entropies of tokens, with gradients; and the most likely tokens, and draws, without."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
+from ._draws import draws_of, is_greedy
 from ._torch_call import (
     Kept,
     batched,
@@ -160,16 +161,64 @@ def topk_logps(
     if k not in range(1, 257):
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
     head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    dtype = type_of_results(dtype, head.input)
     arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, hidden.shape[:-1], temperatures)
-    targets = torch.zeros(hidden.shape[:-1], dtype=torch.int64)  # any valid id, so that no row is ignored
-    rows, ids = batched(head.input, targets)
-    arguments.update(results_in(dtype), targets=ids, top_k=k)
-    call = HeadTensors(head.of(rows).tensors, {**head.arguments, **arguments})
-    columns, _ = runner_of(head.group)(_core.token_stats, call.arguments)
-    shape = (*targets.shape, k)
-    ids, logps = (torch.from_numpy(columns[name]).view(shape) for name in ("top_ids", "top_logps"))
+    return _lists(head, {**arguments, "top_k": k}, ("top_ids", "top_logps"), k, dtype)
+
+
+def _lists(
+    head: Head, arguments: dict[str, Any], names: tuple[str, str], count: int, dtype: torch.dtype | None
+) -> tuple[Tensor, Tensor]:
+    """Two columns of token_stats() with `count` entries per row: ids and log-probabilities."""
+    dtype = type_of_results(dtype, head.input)
+    targets = torch.zeros(head.input.shape[:-1], dtype=torch.int64)  # any valid id, so that no row is ignored
+    rows, every = batched(head.input, targets)
+    arguments = {**head.arguments, **arguments, **results_in(dtype), "targets": every}
+    columns, _ = runner_of(head.group)(_core.token_stats, HeadTensors(head.of(rows).tensors, arguments).arguments)
+    ids, logps = (torch.from_numpy(columns[name]).view(*targets.shape, count) for name in names)
     return ids, logps.to(dtype)
+
+
+@not_compiled
+@torch.no_grad()
+def sample(
+    hidden: Tensor,
+    weight: HeadWeight,
+    num_samples: int = 1,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | None = None,
+    bias: Tensor | None = None,
+    softcap: float = 0.0,
+    temperatures: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    vocab_ids: Tensor | None = None,
+    group: Any = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """Token ids drawn from each row's distribution, independently and with replacement, and their
+    log-probabilities: both [..., num_samples], without gradients.
+
+    The ids are exact draws from the softmax of the logits divided by the temperature. temperature=0 returns
+    the most likely id, with its log-probability at temperature 1. top_k restricts the draws to the top_k
+    largest logits of a row, and top_p < 1 to the fewest most likely of these that together have top_p of
+    their probability; top_p needs top_k. The log-probabilities are always those among all ids, and a row with
+    a NaN has -1 and NaN. By default the seed is drawn from PyTorch's generator, so torch.manual_seed() makes
+    runs reproducible; with group=, all of its ranks need the same seed. With vocab_ids, the ids are indices
+    into vocab_ids. temperatures, group and context are as in linear_cross_entropy().
+    """
+    asked = draws_of(num_samples, temperature, top_k, top_p)
+    greedy = is_greedy(asked)
+    head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
+    if not greedy:
+        asked["draw_seed"] = int(torch.randint(2**62, ())) if seed is None else int(seed)
+        options = {**options, "temperature": asked.pop("temperature")}
+    arguments = arguments_of("sample", WITHOUT_TARGETS, options, hidden.shape[:-1], temperatures)
+    if not greedy:
+        return _lists(head, {**arguments, **asked}, ("drawn_ids", "drawn_logps"), num_samples, dtype)
+    ids, logps = _lists(head, {**arguments, **asked}, ("top_ids", "top_logps"), 1, dtype)
+    return ids.repeat_interleave(num_samples, -1), logps.repeat_interleave(num_samples, -1)
 
 
 def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:

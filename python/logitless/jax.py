@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import Context, _core
+from ._draws import DRAW_ARGUMENTS, SEED
 from ._signatures import Array, Surface, arguments_of, describe, options_of
 from ._jax_call import (
     VOCAB_IDS,
@@ -37,6 +38,7 @@ from ._jax_call import (
 from ._jax_distributions import (
     distillation_loss,
     id_logps,
+    sample,
     set_distillation_loss,
     soft_cross_entropy,
     topk_logps,
@@ -49,6 +51,7 @@ __all__ = [
     "distillation_loss",
     "id_logps",
     "linear_cross_entropy",
+    "sample",
     "set_distillation_loss",
     "soft_cross_entropy",
     "token_logps",
@@ -265,6 +268,7 @@ for _function, _task, _lists in (
     (linear_cross_entropy, "cross_entropy", ("backward",)),
     (token_logps, "token", ("backward",)),
     (topk_logps, "token", ()),
+    (sample, "token", ()),
     (id_logps, "id_logps", ("backward",)),
     (soft_cross_entropy, "soft_cross_entropy", ("backward",)),
     (set_distillation_loss, "set_distillation_loss", ("backward",)),
@@ -277,4 +281,7 @@ for _function, _task, _lists in (
     _without = _WITHOUT if _task in ("cross_entropy", "token") and _lists else (*_WITHOUT, "ignore_index", "shift")
     if _task in ("set_distillation_loss", "distillation_loss"):
         _without = _WITHOUT
-    describe(_function, _SURFACE, _rows, Any, [name for name in _names if name not in _without])
+    _own = SEED if _function is sample else {}
+    if _own:
+        _rows = {**_rows, **DRAW_ARGUMENTS}
+    describe(_function, _SURFACE, _rows, Any, [name for name in _names if name not in _without], _own)

@@ -8,7 +8,7 @@ from . import Context
 from .lora import LoraWeight
 from .packed import PackedWeight
 
-__all__ = ['distillation_loss', 'id_logps', 'linear_cross_entropy', 'set_distillation_loss', 'soft_cross_entropy', 'token_logps', 'topk_logps']
+__all__ = ['distillation_loss', 'id_logps', 'linear_cross_entropy', 'sample', 'set_distillation_loss', 'soft_cross_entropy', 'token_logps', 'topk_logps']
 
 def distillation_loss(
     hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], teacher_hidden: Optional[Array] = None,
@@ -245,6 +245,64 @@ def linear_cross_entropy(
         >>> loss, grad = jax.value_and_grad(lj.linear_cross_entropy)(hidden, weight, jnp.arange(6))
         >>> grad.shape
         (6, 4)
+    """
+
+def sample(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], num_samples: int = 1, *, seed: int,
+    temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, bias: Optional[Array] = None,
+    temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+) -> tuple[Array, Array]:
+    """Token ids drawn from each row's distribution, independently and with replacement, and their
+    log-probabilities: both [..., num_samples], without gradients.
+
+    The ids are exact draws from the softmax of the logits divided by the temperature. temperature=0 returns
+    the most likely id, with its log-probability at temperature 1. top_k restricts the draws to the top_k
+    largest logits of a row, and top_p < 1 to the fewest most likely of these that together have top_p of
+    their probability; top_p needs top_k. The log-probabilities are always those among all ids, and a row with
+    a NaN has -1 and NaN. jit reads the seed at run time. Use another one for each call, and for each device
+    of a shard_map that has rows of its own.
+
+    Equivalent to, with the other options at their defaults:
+        logits = (hidden @ weight.T + bias) / temperature
+        kept = jnp.where(logits < jax.lax.top_k(logits, top_k)[0][..., -1:], -jnp.inf, logits)  # if top_k > 0
+        ids = jax.random.categorical(jax.random.key(seed), kept, shape=(num_samples, *logits.shape[:-1]))
+        ids = jnp.moveaxis(ids, 0, -1)
+        logps = jnp.take_along_axis(jax.nn.log_softmax(logits), ids, axis=-1)
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        num_samples: the number of draws per row, from 1 to 256.
+        seed: the random seed; use another one for each call, and for each rank of a batch.
+        temperature: divides the capped logits; 0: the most likely id.
+        top_k: draws only from the k largest logits, at most 256; 0: from all ids.
+        top_p: draws only from the most likely of the top_k ids that together have this share of their probability.
+        bias (floats [V]): added to the logits.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
+        context: how the call runs; without ranks and workspace; static under jit.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+
+    Returns:
+        (ids, logps), both [..., num_samples]: int32, and float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is invalid; nothing was written.
+        TypeError: an argument is unknown, missing, or has the wrong type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> ids, logps = lj.sample(hidden, weight, 3, seed=1)
+        >>> ids.shape, str(ids.dtype)
+        ((6, 3), 'int32')
     """
 
 def set_distillation_loss(

@@ -60,8 +60,9 @@ from ._torch_loss import CrossEntropyStats, loss_of
 from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
-from ._torch_tokens import token_logps, topk_logps, topk_union
+from ._torch_tokens import sample, token_logps, topk_logps, topk_union
 from . import Context
+from ._draws import DRAW_ARGUMENTS, SEED
 from ._signatures import Array, Surface, arguments_of, describe
 from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
@@ -76,6 +77,7 @@ __all__ = [
     "options",
     "policy_loss",
     "preference_loss",
+    "sample",
     "set_distillation_loss",
     "set_options",
     "soft_cross_entropy",
@@ -505,6 +507,7 @@ for _function, _task, _fields in (
     (linear_cross_entropy, "cross_entropy", CROSS_ENTROPY),
     (token_logps, "token_stats", TOKEN),
     (topk_logps, "token_stats", WITHOUT_TARGETS),
+    (sample, "token_stats", WITHOUT_TARGETS),
     (id_logps, "id_logps", ID_SET),
     (soft_cross_entropy, "soft_cross_entropy", SOFT_TARGETS),
     (set_distillation_loss, "set_distillation_loss", SET_DISTILLATION),
@@ -519,4 +522,6 @@ for _function, _task, _fields in (
     _names = {}
     if _function is linear_cross_entropy:
         _rows["targets"], _names = _TARGET, PYTORCH_NAMES
+    if _function is sample:
+        _rows, _names = {**_rows, **DRAW_ARGUMENTS}, SEED
     describe(_function, _SURFACE, _rows, Any, _fields, _names)

@@ -14,7 +14,7 @@ from ._torch_versions import Module
 from .lora import LoraWeight
 from .packed import PackedWeight
 
-__all__ = ['CrossEntropyStats', 'LinearCrossEntropyLoss', 'distillation_loss', 'id_logps', 'kto_loss', 'linear_cross_entropy', 'options', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'set_options', 'soft_cross_entropy', 'token_logps', 'topk_logps', 'topk_union']
+__all__ = ['CrossEntropyStats', 'LinearCrossEntropyLoss', 'distillation_loss', 'id_logps', 'kto_loss', 'linear_cross_entropy', 'options', 'policy_loss', 'preference_loss', 'sample', 'set_distillation_loss', 'set_options', 'soft_cross_entropy', 'token_logps', 'topk_logps', 'topk_union']
 
 def distillation_loss(
     hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight],
@@ -638,6 +638,67 @@ def preference_loss(
         >>> loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type="ipo")
         >>> round(loss.item(), 3)
         27.293
+    """
+
+def sample(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], num_samples: int = 1, *,
+    temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: Optional[int] = None,
+    bias: Optional[Tensor] = None, softcap: float = 0.0, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
+    context: Optional[Context] = None,
+) -> tuple[Tensor, Tensor]:
+    """Token ids drawn from each row's distribution, independently and with replacement, and their
+    log-probabilities: both [..., num_samples], without gradients.
+
+    The ids are exact draws from the softmax of the logits divided by the temperature. temperature=0 returns
+    the most likely id, with its log-probability at temperature 1. top_k restricts the draws to the top_k
+    largest logits of a row, and top_p < 1 to the fewest most likely of these that together have top_p of
+    their probability; top_p needs top_k. The log-probabilities are always those among all ids, and a row with
+    a NaN has -1 and NaN. By default the seed is drawn from PyTorch's generator, so torch.manual_seed() makes
+    runs reproducible; with group=, all of its ranks need the same seed. With vocab_ids, the ids are indices
+    into vocab_ids. temperatures, group and context are as in linear_cross_entropy().
+
+    Equivalent to, with the other options at their defaults:
+        logits = F.linear(hidden, weight, bias) / temperature
+        kept = logits.masked_fill(logits < logits.topk(top_k).values[..., -1:], -torch.inf)  # if top_k > 0
+        ids = torch.multinomial(kept.softmax(-1).flatten(0, -2), num_samples, replacement=True)
+        ids = ids.unflatten(0, logits.shape[:-1])
+        logps = logits.log_softmax(-1).gather(-1, ids)
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        num_samples: the number of draws per row, from 1 to 256.
+        temperature: divides the capped logits; 0: the most likely id.
+        top_k: draws only from the k largest logits, at most 256; 0: from all ids.
+        top_p: draws only from the most likely of the top_k ids that together have this share of their probability.
+        seed: the random seed; use another one for each call, and for each rank of a batch.
+        bias (floats [V]): added to the logits.
+        softcap: c of c · tanh(logits / c); 0: none.
+        temperatures (numbers [...]): one per token, instead of temperature.
+        dtype: of the results; by default float64 if hidden is, else float32.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        context: how the call and its backward run; overrides options().
+
+    Returns:
+        (ids, logps), both [..., num_samples]: int64, and float32, or float64 for float64 hidden states, or dtype.
+
+    Raises:
+        ValueError: an argument is invalid, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or has the wrong type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> ids, logps = lt.sample(hidden, weight, 3, temperature=0.7, top_k=5, top_p=0.9)
+        >>> ids.shape, ids.dtype, logps.dtype
+        (torch.Size([6, 3]), torch.int64, torch.float32)
     """
 
 def set_distillation_loss(

@@ -94,12 +94,19 @@ void run_token_logps_grad(const JaxCall& call) {
 }
 
 void run_topk_logps(const JaxCall& call) {
-  auto task = call.task<TokenStatistics>();
-  call.read("k", task.request.top_k);
+  const auto task = call.task<TokenStatistics>();
   const TokenStats stats = run(call.context(), call.logits, task).stats;
   const xla::Buffer& ids = call.result(0);
   std::copy(stats.top_ids.begin(), stats.top_ids.end(), static_cast<int32_t*>(ids.data));
   write_column(stats.top_logps, call.result(1));
+}
+
+void run_sample(const JaxCall& call) {
+  auto task = call.task<TokenStatistics>();
+  task.request.draw_seed = *static_cast<const int32_t*>(call.argument(kSeed).data);
+  const TokenStats stats = run(call.context(), call.logits, task).stats;
+  std::copy(stats.drawn_ids.begin(), stats.drawn_ids.end(), static_cast<int32_t*>(call.result(0).data));
+  write_column(stats.drawn_logps, call.result(1));
 }
 
 template <auto task_of>
@@ -128,6 +135,7 @@ nb::dict handlers() {
   add("token_logps_grad", handler<run_token_logps_grad>);
   add("token_logps_slice", handler<run_slice<token_statistics>>);
   add("topk_logps", handler<run_topk_logps>);
+  add("sample", handler<run_sample>);
   return out;
 }
 

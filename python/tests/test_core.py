@@ -56,6 +56,36 @@ def test_top_k():
             logitless.token_stats(hidden, weight, targets, top_k=wrong)
 
 
+def test_sample_is_the_draws_of_token_stats():
+    hidden, weight, targets = problem(np.float64)
+    part = targets >= 0
+    logits = hidden @ weight.T
+    for more in ({}, {"top_k": 4}, {"top_k": 4, "top_p": 0.6}):
+        ids, logps = logitless.sample(hidden, weight, 9, seed=3, temperature=0.7, **more)
+        asked = {"draws": 9, "draw_seed": 3, **{f"draw_{name}": value for name, value in more.items()}}
+        stats = logitless.token_stats(hidden, weight, targets, temperature=0.7, **asked)
+        assert (stats.drawn_ids[part] == ids[part]).all() and (stats.drawn_logps[part] == logps[part]).all()
+        assert (stats.drawn_ids[~part] == -1).all() and (stats.drawn_logps[~part] == 0).all()
+        all_logps = logits / 0.7 - np.logaddexp.reduce(logits / 0.7, axis=-1, keepdims=True)
+        np.testing.assert_allclose(logps, np.take_along_axis(all_logps, ids, -1), rtol=1e-10)
+        given = logitless.sample(logits=logits, num_samples=9, seed=3, temperature=0.7, **more)[0]
+        assert (given == ids).all()
+    assert (logitless.sample(hidden, weight, 9, seed=4)[0] != logitless.sample(hidden, weight, 9, seed=3)[0]).any()
+    greedy, logps = logitless.sample(hidden, weight, 2, seed=3, temperature=0)
+    assert (greedy == logits.argmax(-1)[:, None]).all() and logps.shape == greedy.shape
+    for wrong, words in (
+        ({"num_samples": 0}, "num_samples = 0 must be an integer from 1 to 256"),
+        ({"top_k": 257}, "top_k = 257 must be an integer from 0 to 256"),
+        ({"top_p": 0.9}, "top_p = 0.9 needs top_k"),
+        ({"top_p": 0}, "top_p = 0 must be a number above 0"),
+        ({"temperature": -1}, "temperature = -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            logitless.sample(hidden, weight, seed=3, **wrong)
+    with pytest.raises(TypeError, match="no argument 'targets'"):
+        logitless.sample(hidden, weight, seed=3, targets=targets)
+
+
 def test_topk_overlap_and_topk_union():
     a, b = np.array([[4, 2, 9], [7, -1, -1]]), np.array([[9, 1, 4, 8], [-1, 7, 3, -1]])
     assert logitless.topk_overlap(a, b).tolist() == logitless.topk_overlap(b, a).tolist() == [2, 1]

@@ -15,7 +15,7 @@ import logitless
 WITHOUT_RESULTS = {"environment", "options", "plan", "set_options"}  # they compute nothing
 B, T, H, V, K = 4, 3, 4, 7, 2
 # NumPy functions that take [N, ...] only.
-FLAT = {"id_logps", "id_logps_backward", "set_distillation_loss", "soft_cross_entropy", "token_stats"}
+FLAT = {"id_logps", "id_logps_backward", "set_distillation_loss", "soft_cross_entropy", "token_stats", "sample"}
 
 
 def drawn(*shape):
@@ -62,6 +62,8 @@ VALUES = {
     "beta": 0.4,
     "k": 3,
     "top_k": 3,
+    "num_samples": 2,
+    "seed": 3,
 }
 # PyTorch's names.
 NAMES = {"input": "hidden", "linear_weight": "weight", "linear_bias": "bias", "target": "targets"}
@@ -70,6 +72,7 @@ CHANGED = {
     "linear_cross_entropy": {"targets": IGNORED, "target": IGNORED},
     "preference_loss": {"targets": IGNORED},
     "kto_loss": {"targets": IGNORED},
+    "sample": {"top_k": 1},  # their random numbers differ
 }
 # Options that request results. The references do not read them.
 ASKED = {
@@ -80,6 +83,7 @@ ASKED = {
 RESULTS = {
     "id_logps": ["logps"],
     "topk_logps": ["ids", "logps"],
+    "sample": ["ids", "logps"],
     "topk_overlap": ["overlap"],
     "topk_union": ["ids", "offsets"],
 }

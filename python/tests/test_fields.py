@@ -57,6 +57,9 @@ BESIDE = {
     "f_alpha": {"f_divergence": "alpha_divergence", "ld_alpha": 0.5},
     "bco_delta": {"loss_type": "bco"},
     "cross_weights": {"cross": True},
+    "draw_seed": {"draws": 5},
+    "draw_top_k": {"draws": 5},
+    "draw_top_p": {"draws": 5, "draw_top_k": 20},
 }
 OF_DIVERGENCE = {
     "beta": {"loss_type": "jsd"},

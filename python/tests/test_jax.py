@@ -108,6 +108,19 @@ def test_top_k_and_teachers_have_no_gradient():
     assert jax.grad(lambda x: topk_logps(x, w, 2)[1].sum())(x).max() == 0
 
 
+def test_jit_reads_the_seed_of_draws():
+    x, w, _, _ = arrays(jnp.float32)
+    draw = jax.jit(lambda x, seed: lj.sample(x, w, 50, seed=seed, temperature=2.0, top_k=3))
+    for seed in (1, 2):
+        ids, logps = draw(x, seed)
+        want = logitless.sample(np.asarray(x), np.asarray(w), 50, seed=seed, temperature=2.0, top_k=3)
+        assert (ids == want[0]).all() and np.allclose(logps, want[1], rtol=1e-6)
+    assert draw._cache_size() == 1 and (draw(x, 1)[0] != draw(x, 2)[0]).any()
+    assert (lj.sample(x, w, 2, seed=1, temperature=0)[0] == (x @ w.T).argmax(-1)[:, None]).all()
+    with pytest.raises(ValueError, match="top_p = 0.5 needs top_k"):
+        lj.sample(x, w, seed=1, top_p=0.5)
+
+
 def test_what_is_refused():
     x, w, _, y = arrays(jnp.float32)
     ids, share, dense = jnp.maximum(y, 0)[:, None], jnp.full((N, 1), 0.5), jnp.full((N, V), 1 / V)

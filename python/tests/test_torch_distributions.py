@@ -11,6 +11,7 @@ from logitless.torch import (
     distillation_loss,
     id_logps,
     linear_cross_entropy,
+    sample,
     set_distillation_loss,
     soft_cross_entropy,
     topk_logps,
@@ -118,6 +119,8 @@ P, COUNTS, LOGITS = torch.full((N, V), 1 / V), torch.ones(N, dtype=torch.int64),
         (lambda: soft_cross_entropy(X, W, P, reduction=None), ValueError, "^None is not a valid value for reduction$"),
         (lambda: set_distillation_loss(X, W, IDS, LOGPS, reduction=None), ValueError, "^None is not a valid value"),
         (lambda: distillation_loss(X, W, X, W, reduction=None), ValueError, "^None is not a valid value for reduction$"),
+        (lambda: sample(X, W, top_p=0.9), ValueError, "top_p = 0.9 needs top_k"),
+        (lambda: sample(X, W, shift=1), TypeError, "does not take shift: it has no targets"),
         (lambda: topk_logps(X, W, 257), ValueError, "k = 257 must be an integer from 1 to 256"),
         (lambda: topk_logps(X, W, 3, ignore_index=0), TypeError, "does not take ignore_index: it has no targets"),
         (lambda: set_distillation_loss(X, W, IDS, LOGPS.clone().requires_grad_()), ValueError, "gradient, but gets none"),
@@ -128,3 +131,18 @@ P, COUNTS, LOGITS = torch.full((N, V), 1 / V), torch.ones(N, dtype=torch.int64),
 def test_what_is_wrong_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_sample_draws_its_seed_from_pytorch():
+    x, weight, _ = tensors()
+    hidden, ids = x.detach().view(2, 5, H), torch.tensor([4, 0, 2])
+    torch.manual_seed(5)
+    first, second = (sample(hidden, weight, 40, temperature=1.5) for _ in range(2))
+    torch.manual_seed(5)
+    again = sample(hidden, weight, 40, temperature=1.5)
+    assert first[0].shape == (2, 5, 40) and torch.equal(first[0], again[0]) and not torch.equal(first[0], second[0])
+    part, _ = sample(hidden, weight, 40, seed=1, vocab_ids=ids, temperatures=torch.ones(2, 5))
+    assert torch.equal(part, sample(hidden, weight[ids], 40, seed=1)[0]) and part.max() == 2
+    greedy, logps = sample(hidden, weight, 2, temperature=0)
+    own = topk_logps(hidden, weight, 1)
+    assert torch.equal(greedy, own[0].expand(-1, -1, 2)) and torch.equal(logps, own[1].expand(-1, -1, 2))

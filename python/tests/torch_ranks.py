@@ -18,6 +18,7 @@ from logitless.torch import (
     linear_cross_entropy,
     policy_loss,
     preference_loss,
+    sample,
     set_options,
     token_logps,
     topk_logps,
@@ -73,6 +74,11 @@ def results(rank, group):
         alone = topk_logps(x, w, 220, bias=b)
         torch.testing.assert_close(logps, alone[1], atol=1e-5, rtol=1e-5)
         assert dtype != torch.float64 or torch.equal(ids, alone[0])
+        for more in ({}, {"top_k": 30, "top_p": 0.8}):
+            ids, logps = sample(x, own(w, rank), 4, seed=7, bias=own(b, rank), group=group, **more)
+            alone = sample(x, w, 4, seed=7, bias=b, **more)
+            assert dtype != torch.float64 or torch.equal(ids, alone[0])
+            torch.testing.assert_close(logps[ids == alone[0]], alone[1][ids == alone[0]], atol=1e-5, rtol=1e-5)
     return out
 
 

@@ -32,6 +32,13 @@ std::shared_ptr<ranks::Meeting> make_meeting(const Context& context) {
   }
 }
 
+// Returns what ranks must agree on. Ranks of a batch should have different seeds.
+std::string draws_of(const StatsRequest& request) {
+  if (request.draws == 0) return {};
+  return "draws " + std::to_string(request.draws) + " of top " + std::to_string(request.draw_top_k) + " " +
+         std::to_string(request.draw_top_p) + " ";
+}
+
 // Throws InvalidInput if gradients are requested that finished logits do not have.
 void check_of_finished(const Gradients& gradients) {
   for (const auto& [name, given] : {std::pair<const char*, bool>("d_hidden", gradients.d_hidden.given()),
@@ -214,10 +221,13 @@ void Call::digest_problem() const {
                     (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
                     (request.outside ? "outside " : "") + (request.square_sum ? "square_sum " : "") +
                     (problem().divergence ? "divergence " : "") +
-                    (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
+                    (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + draws_of(request) + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
-    if (meeting.vocab.is_shared()) api::digest_tokens(meeting.vocab.digests(), *from->problem, part_);
+    if (meeting.vocab.is_shared()) {
+      api::digest_tokens(meeting.vocab.digests(), *from->problem, part_);
+      meeting.vocab.digests().add("draw_seed", from->problem->request.draw_seed);
+    }
     if (meeting.data.is_shared()) api::digest_head(meeting.data.digests(), *from->problem, part_);
     if (from->problem->teacher || from->problem->teacher_logits) {
       if (meeting.vocab.is_shared()) api::digest_teacher_tokens(meeting.vocab.digests(), *from->problem);

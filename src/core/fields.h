@@ -80,6 +80,14 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
       s.cross_weights...);
   visit(Field("outside", "log(1 − p) of the target, computed from all other entries"), s.outside...);
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token"), s.square_sum...);
+  visit(Field("draws", kTopCount, "the number of ids to draw from each row's distribution; 0 for none"), s.draws...);
+  visit(Field("draw_seed", "draws: the random seed; use another one for each call and each rank of a batch"),
+        s.draw_seed...);
+  visit(Field("draw_top_k", kTopCount, "draws: only from the k largest logits; 0: from all ids"), s.draw_top_k...);
+  visit(Field("draw_top_p", kPositiveShare,
+              "draws: only from the most likely of the draw_top_k ids that together have this share of their "
+              "probability; below 1 it needs draw_top_k"),
+        s.draw_top_p...);
 }
 
 template <class Visit, class... S>
@@ -623,6 +631,8 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("top_ids", "ids of the largest logits, in descending order", "[N, K]"), s.top_ids...);
   visit(Field("top_logps", "log-probabilities of top_ids", "[N, K]"), s.top_logps...);
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token", "[N]"), s.square_sum...);
+  visit(Field("drawn_ids", "ids drawn from the row's distribution", "[N, D]"), s.drawn_ids...);
+  visit(Field("drawn_logps", "log-probabilities of drawn_ids among all ids", "[N, D]"), s.drawn_logps...);
 }
 
 template <class Visit, class... S>

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/arena.h"
+#include "fold/draw_partials.h"
 #include "fold/partials.h"
 #include "fold/top_partials.h"
 #include "problem/token_problem.h"
@@ -50,7 +51,12 @@ class CallPartials {
  public:
   explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem) {
     by_walk_.add(Walk::kFirst, softmax);
-    if (problem.request.top_k > 0) by_walk_.add(Walk::kFirst, top.emplace(problem));
+    if (TopPartials::list_length(problem.request) > 0) by_walk_.add(Walk::kFirst, top.emplace(problem));
+    if (problem.request.draw_top_k > 0) {
+      by_walk_.add(Walk::kFirst, top_draws.emplace(problem, *top));
+    } else if (problem.request.draws > 0) {
+      by_walk_.add(Walk::kFirst, draws.emplace(problem));
+    }
     if (problem.request.outside) by_walk_.add(Walk::kFirst, outside.emplace(problem));
     if (problem.request.square_sum) by_walk_.add(Walk::kFirst, squares.emplace(problem));
     if (problem.request.rank) by_walk_.add(Walk::kSecond, above.emplace(problem));
@@ -64,6 +70,8 @@ class CallPartials {
 
   SoftmaxPartials softmax;
   std::optional<TopPartials> top;
+  std::optional<TopDrawPartials> top_draws;
+  std::optional<DrawPartials> draws;
   std::optional<OutsidePartials> outside;
   std::optional<SquarePartials> squares;
   std::optional<AbovePartials> above;

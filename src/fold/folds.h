@@ -133,6 +133,39 @@ class TopFold final : public Fold<Types> {
   const TopPartials& partials_;
 };
 
+/// Draws from all columns. All ranges of a row share its draws.
+template <class Types>
+class DrawFold final : public Fold<Types> {
+ public:
+  using typename Fold<Types>::Part;
+  using typename Fold<Types>::Tile;
+
+  DrawFold(const FoldInputs<Types>& inputs, const DrawPartials& partials)
+      : tiles_(inputs.tiles), problem_(inputs.problem), partials_(partials) {}
+
+  void take(core::Arena& arena, const FoldSizes& sizes) override {
+    best_ = arena.take<kernels::DrawEntry>(sizes.threads * partials_.draws());
+  }
+  void begin(const Part&) const override {}
+  // Other threads may offer ids to the row meanwhile: the lock is not held while the columns are read.
+  void add(const Part& part, const Tile& tile) const override {
+    kernels::DrawEntry* const mine = best_ + part.thread * partials_.draws();
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const int64_t row = part.rows[static_cast<size_t>(r)];
+      const typename Types::Logit* capped = tiles_->capped_row(tile, r, part.scratch);
+      partials_.load(part.place + r, mine);
+      tiles_->draw(tile, capped, row_draws(problem_, row, mine));
+      partials_.merge(part.place + r, mine);
+    }
+  }
+
+ private:
+  const stats::TileKernels<Types>* tiles_;
+  const problem::TokenProblem& problem_;
+  const DrawPartials& partials_;
+  kernels::DrawEntry* best_ = nullptr;  // [threads, draws]
+};
+
 /// Log-sum-exp over all columns except the row's picks.
 template <class Types>
 class OutsideFold final : public Fold<Types> {
@@ -258,6 +291,7 @@ class CallFolds {
   explicit CallFolds(const FoldInputs<Types>& inputs) : partials_(inputs.problem), softmax_(inputs, partials_.softmax) {
     by_walk_.add(Walk::kFirst, softmax_);
     if (partials_.top) by_walk_.add(Walk::kFirst, top_.emplace(inputs, *partials_.top));
+    if (partials_.draws) by_walk_.add(Walk::kFirst, draws_.emplace(inputs, *partials_.draws));
     if (partials_.outside) by_walk_.add(Walk::kFirst, outside_.emplace(inputs, *partials_.outside));
     if (partials_.squares) by_walk_.add(Walk::kFirst, squares_.emplace(inputs, *partials_.squares));
     if (partials_.above) by_walk_.add(Walk::kSecond, above_.emplace(inputs, *partials_.above));
@@ -284,6 +318,7 @@ class CallFolds {
   CallPartials partials_;
   SoftmaxFold<Types> softmax_;
   std::optional<TopFold<Types>> top_;
+  std::optional<DrawFold<Types>> draws_;
   std::optional<OutsideFold<Types>> outside_;
   std::optional<AboveFold<Types>> above_;
   std::optional<LogSumFold<Types>> squares_, student_, teacher_;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fold/wire.h"
+#include "stats/statistics.h"
 
 namespace logitless::fold {
 namespace {
@@ -88,16 +89,15 @@ void SoftmaxPartials::finish(int64_t row, int64_t place, stats::Columns& columns
   const kernels::RowStats& folded = *of(0, place);
   TokenStats& stats = columns.stats;
   const auto i = static_cast<size_t>(row);
-  const double t = problem().logit_temperature(row);
   const bool valid = folded.defined();
   const double log_sum = valid ? folded.log_sum() : kNan;
   stats.max_logit[i] = valid ? folded.max : kNan;
   stats.log_sum[i] = log_sum;
   for (int64_t pick = problem().pick_begin(row); pick < problem().pick_end(row); ++pick) {
     const auto k = static_cast<size_t>(pick);
-    stats.logp[k] = ((columns.picked[k] - stats.max_logit[i]) / t - log_sum) / problem().logp_temperature(row);
+    stats.logp[k] = stats::logp_of(problem(), stats, row, columns.picked[k]);
   }
-  stats.lse[i] = stats.max_logit[i] / t + log_sum;
+  stats.lse[i] = stats.max_logit[i] / problem().logit_temperature(row) + log_sum;
   if (problem().request.entropy) stats.entropy[i] = log_sum - folded.weighted / (1 + folded.rest);
   if (problem().request.cross) stats.cross[i] = folded.cross - log_sum * folded.cross_mass;
   if (problem().request.argmax) stats.argmax[i] = valid ? folded.argmax : -1;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fold/wire.h"
+#include "stats/statistics.h"
 
 namespace logitless::fold {
 
@@ -62,15 +63,13 @@ void TopPartials::finish(int64_t row, int64_t place, stats::Columns& columns) co
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   TokenStats& stats = columns.stats;
   const auto i = static_cast<size_t>(row);
-  const double max = stats.max_logit[i], log_sum = stats.log_sum[i];
-  const double t = problem_.logit_temperature(row), logp_temperature = problem_.logp_temperature(row);
-  for (int64_t k = 0; k < k_; ++k) {
+  const bool valid = !std::isnan(stats.max_logit[i]);
+  const int64_t top_k = problem_.request.top_k;
+  for (int64_t k = 0; k < top_k; ++k) {
     const TopEntry entry = k < list.state->count ? list.entries[k] : TopEntry();
-    const auto to = static_cast<size_t>(row * k_ + k);
-    const bool valid = !std::isnan(max);
+    const auto to = static_cast<size_t>(row * top_k + k);
     stats.top_ids[to] = valid && is_taken(entry) ? entry.id : -1;
-    // The same operations as for the log-probability of a pick, so the bits are equal.
-    stats.top_logps[to] = valid ? ((entry.logit - max) / t - log_sum) / logp_temperature : kNan;
+    stats.top_logps[to] = valid ? stats::logp_of(problem_, stats, row, entry.logit) : kNan;
   }
 }
 

@@ -3,6 +3,7 @@
 // number. Ties are broken by a strict total order, so threads may add to the list in any order.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -18,8 +19,10 @@ namespace logitless::fold {
 
 class TopPartials final : public Partials {
  public:
-  explicit TopPartials(const problem::TokenProblem& problem) : problem_(problem), k_(problem.request.top_k) {}
+  explicit TopPartials(const problem::TokenProblem& problem) : problem_(problem), k_(list_length(problem.request)) {}
 
+  /// Returns how many of the largest logits a row's list must hold; 0: lists are not needed.
+  static int64_t list_length(const StatsRequest& request) { return std::max(request.top_k, request.draw_top_k); }
   /// Returns the list of the row at `place`.
   kernels::TopList list(int64_t place) const {
     return {entries_ + place * kernels::top_capacity(k_), states_ + place, k_};

@@ -220,6 +220,7 @@ const RowKernels& plain_kernels() {
       typed.few_rows = few_rows;
     });
     set_plain_divergences(kernels);
+    set_plain_draws(kernels);
     kernels.unpack = plain_unpack_kernels();
     kernels.widen_bf16 = widen_bf16;
     kernels.round_bf16 = round_bf16;

@@ -14,6 +14,7 @@
 namespace logitless::kernels {
 
 void set_plain_divergences(RowKernels& kernels);
+void set_plain_draws(RowKernels& kernels);
 UnpackKernels plain_unpack_kernels();
 
 template <class T>

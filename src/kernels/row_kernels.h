@@ -281,6 +281,8 @@ struct FewRowsArgs {
 template <class T>
 struct TopArgs;  // top_kernels.h
 template <class T>
+struct DrawArgs;  // draw_kernels.h
+template <class T>
 struct DivergenceFoldArgs;  // divergence_kernels.h
 template <class Logit, class Gradient = Logit>
 struct DivergenceGradientArgs;
@@ -290,6 +292,7 @@ struct TypedKernels {
   void (*fold)(const FoldArgs<Logit>&) = nullptr;
   void (*count_above)(const CountArgs<Logit>&) = nullptr;
   void (*top)(const TopArgs<Logit>&) = nullptr;
+  void (*draw)(const DrawArgs<Logit>&) = nullptr;
   /// Sets capped[0 .. shape.cols) to the capped logits of the row at `logits`, with the same bits as in fold.
   /// `capped` may be `logits`.
   void (*cap)(const TileShape<Logit>& shape, const Logit* logits, Logit* capped) = nullptr;

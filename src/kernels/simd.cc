@@ -20,6 +20,7 @@ namespace HWY_NAMESPACE {
 void set_folds(RowKernels& kernels);        // simd_fold.cc
 void set_gradients(RowKernels& kernels);    // simd_gradient.cc
 void set_divergences(RowKernels& kernels);  // simd_divergence.cc
+void set_draws(RowKernels& kernels);        // simd_draw.cc
 void set_few_rows(RowKernels& kernels);     // simd_few_rows.cc
 void set_unpacks(RowKernels& kernels);      // simd_unpack.cc
 
@@ -29,6 +30,7 @@ RowKernels make_table() {
   set_folds(kernels);
   set_gradients(kernels);
   set_divergences(kernels);
+  set_draws(kernels);
   set_few_rows(kernels);
   set_unpacks(kernels);
   kernels.widen_bf16 = widen_bf16;

@@ -33,8 +33,9 @@ class Cutter {
   /// once per tile; separate sums are added only once.
   bool wants_sums_apart() const;
 
-  /// Returns whether rows have lists of their largest logits, whose size grows with the rows of a chunk.
-  bool makes_lists() const { return problem_.request.top_k > 0; }
+  /// Returns whether rows have lists of their largest logits or of draws, whose size grows with the rows of a
+  /// chunk.
+  bool makes_lists() const { return problem_.request.top_k > 0 || problem_.request.draws > 0; }
 
   /// Fills a plan except for the number of tiles in memory. Chunks of whole groups have at most `chunk_rows`
   /// rows; other chunks have that many in full tiles. No tile exceeds the cap.

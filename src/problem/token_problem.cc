@@ -68,6 +68,19 @@ void check_divergence(const TokenProblem& problem) {
   if (task.teacher_rounding) check_rounding("teacher_round_logits_to", *task.teacher_rounding);
 }
 
+void check_draws(const StatsRequest& request) {
+  core::check_field("draws", kTopCount, static_cast<double>(request.draws));
+  core::check_field("draw_top_k", kTopCount, static_cast<double>(request.draw_top_k));
+  core::check_field("draw_top_p", kPositiveShare, request.draw_top_p);
+  if (request.draw_top_p < 1 && request.draw_top_k == 0) {
+    fail("draw_top_p = ", request.draw_top_p,
+         " needs draw_top_k: the most likely ids are taken from the draw_top_k largest logits, at most ", kMostTopK);
+  }
+  if (request.draws > 0) return;
+  if (request.draw_seed != 0) fail("draw_seed = ", request.draw_seed, " has no effect: draws is 0");
+  if (request.draw_top_k != 0) fail("draw_top_k = ", request.draw_top_k, " has no effect: draws is 0");
+}
+
 void check_cross(const TokenProblem& problem) {
   const Cross& cross = problem.cross;
   if (cross.weights.empty()) return;
@@ -171,6 +184,7 @@ TokenProblem resolve(const Shape& shape, Task task) {
   TokenProblem problem = {shape, std::move(task)};
   check_token_options(problem);
   core::check_field("top_k", kTopCount, static_cast<double>(problem.request.top_k));
+  check_draws(problem.request);
   check_cross(problem);
   check_temperatures(problem, problem.options.temperatures);
   check_divergence(problem);

@@ -204,7 +204,7 @@ Value Record::get(std::string_view name) {
     const int64_t rows = name == "slice" ? *folded_rows_ : tokens;
     const int64_t count = tensor->count();
     if (count == 0 && rows > 0 && name != "logps") fail(name, " was not computed: no option requested it");
-    if ((name.starts_with("top_") || name == "slice") && rows > 0) {
+    if ((name.starts_with("top_") || name.starts_with("drawn_") || name == "slice") && rows > 0) {
       tensor->axes = 2;
       tensor->sizes = {rows, count / rows, 0};
       tensor->strides = {count / rows, 1, 0};

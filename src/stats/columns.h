@@ -54,11 +54,12 @@ struct Columns {
   Columns& operator=(Columns&&) = default;
   ~Columns() {
     for (auto* column : {&stats.logp, &stats.lse, &stats.entropy, &stats.cross, &stats.outside, &stats.outside_max,
-                         &stats.max_logit, &stats.log_sum, &stats.top_logps, &stats.square_sum}) {
+                         &stats.max_logit, &stats.log_sum, &stats.top_logps, &stats.square_sum, &stats.drawn_logps}) {
       give_back(stats_store_, *column);
     }
     each_divergence_column(stats.divergence, [this](auto& column) { give_back(stats_store_, column); });
-    for (auto* column : {&stats.argmax, &stats.rank, &stats.top_ids, &stats.divergence.teacher_argmax}) {
+    for (auto* column :
+         {&stats.argmax, &stats.rank, &stats.top_ids, &stats.drawn_ids, &stats.divergence.teacher_argmax}) {
       give_back(stats_store_, *column);
     }
     for (const GradColumn& grad : kGradColumns) give_back(grads_store_, grads.*grad.column);

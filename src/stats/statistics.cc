@@ -16,6 +16,10 @@ void make_stats(const problem::TokenProblem& problem, Columns& columns) {
     stats.top_ids = columns.take_stats<int64_t>(n * k, -1);
     stats.top_logps = columns.take_stats(n * k, 0.0);
   }
+  if (const auto draws = static_cast<size_t>(problem.request.draws); draws > 0) {
+    stats.drawn_ids = columns.take_stats<int64_t>(n * draws, -1);
+    stats.drawn_logps = columns.take_stats(n * draws, 0.0);
+  }
   if (problem.request.outside) {
     for (auto* column : {&stats.outside, &stats.outside_max}) *column = columns.take_stats(n, 0.0);
   }

@@ -11,6 +11,7 @@
 #include "core/integers.h"
 #include "core/store.h"
 #include "kernels/divergence_kernels.h"
+#include "kernels/draw_kernels.h"
 #include "kernels/row_kernels.h"
 #include "kernels/top_kernels.h"
 #include "problem/token_problem.h"
@@ -215,6 +216,11 @@ class TileKernels {
   /// Offers the capped logits of a row of the tile to the row's list.
   void top(const LogitsTile<Logit>& tile, const Logit* capped, const kernels::TopList& list) const {
     kernels_.top({capped, tile.entries, tile.first_entry, list});
+  }
+
+  /// Offers the capped logits of a row of the tile to the row's draws.
+  void draw(const LogitsTile<Logit>& tile, const Logit* capped, const kernels::RowDraws& row) const {
+    kernels_.draw({capped, tile.entries, tile.first_entry, row});
   }
 
   /// Computes gradients of the tile's logits: row k of `out` gets the gradients of tile row places[k], from

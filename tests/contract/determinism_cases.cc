@@ -115,6 +115,26 @@ void add_every_task(const std::string& source_name, Cases& cases) {
   });
 }
 
+// Adds the task with draws, from all ids and from the largest logits.
+template <class Source>
+void add_draws(const std::string& source_name, Cases& cases) {
+  const auto given = std::make_shared<const TaskInputs<Source>>();
+  visit_every_task(given->source, given->batch, [&]<class Task>(const Task& task) {
+    if constexpr (requires { task.request; }) {
+      Task draws = task;
+      draws.request.draws = 9, draws.request.draw_seed = 5;
+      ContextOptions options;
+      options.row_tile = options.row_block = 3;
+      options.vocab_tile = 16;
+      for (const int64_t top_k : {0, 3}) {
+        draws.request.draw_top_k = top_k;
+        cases.push_back(case_of(given, draws, options, true));
+        cases.back().name = "draws" + source_name + " of top " + std::to_string(top_k);
+      }
+    }
+  });
+}
+
 }  // namespace
 
 std::vector<DeterminismCase> determinism_cases() {
@@ -122,6 +142,8 @@ std::vector<DeterminismCase> determinism_cases() {
   add_cross_entropy(cases);
   add_every_task<FromHidden>("", cases);
   add_every_task<FromLogits>(" of logits", cases);
+  add_draws<FromHidden>("", cases);
+  add_draws<FromLogits>(" of logits", cases);
   return cases;
 }
 

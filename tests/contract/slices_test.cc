@@ -119,7 +119,13 @@ TEST(Slices, HaveTheBitsOfOneProcess) {
   cross.class_weights = weights;
   cross.want_accuracy = cross.want_entropy = true;
   expect_bits_of_one_process("cross_entropy", cross, run_of(cross));
-  const StatsRequest request = {.entropy = true, .cross = true, .argmax = true, .top_k = 30, .cross_weights = weights};
+  const StatsRequest request = {.entropy = true,
+                                .cross = true,
+                                .argmax = true,
+                                .top_k = 30,
+                                .cross_weights = weights,
+                                .draws = 4,
+                                .draw_seed = 9};
   expect_bits_of_one_process("token_stats", TokenStatistics{batch.targets(), {}, request},
                              [&](const Context& context, const FromHidden& source, const Gradients& gradients) {
                                const TokenStats stats = compute_token_stats(context, source.states(), source.head(),

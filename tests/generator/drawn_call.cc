@@ -94,6 +94,9 @@ void make_consistent(DrawnCall& call) {
   // Pairs cannot be split between ranks, and neither can KTO's mismatched completions.
   const bool pairs = call.task == PreferenceLoss::kName;
   if (pairs || call.sequences == 1 || (call.task == KtoLoss::kName && call.mask)) call.data_ranks = 1;
+  // The noise of a draw belongs to a row's position on its rank.
+  const auto draws = [](const Option& option) { return option.first.starts_with("draw"); };
+  if (std::ranges::any_of(call.options, draws)) call.data_ranks = 1;
   if (call.data_ranks > 1) call.sink = false;
   // An empty list of ids would mean all entries.
   if (call.vocab_ranks > 1 && call.vocab_ids) call.slices = 1;

@@ -103,6 +103,23 @@ inline void add_lists(const oracle::TokenStatistics& stats, const oracle::Tokens
   out.add("top_logps", std::move(logps));
 }
 
+/// Adds the drawn ids and their log-probabilities.
+inline void add_draws(const oracle::TokenStatistics& stats, const oracle::Tokens& tokens, OracleNumbers& out) {
+  std::vector<int64_t> ids;
+  std::vector<double> logps;
+  for (int64_t i = 0; i < tokens.tokens(); ++i) {
+    const auto row = static_cast<size_t>(i);
+    std::vector<int64_t> of_row = stats.drawn_ids[row];
+    std::vector<double> logps_of_row = stats.drawn_logps[row];
+    of_row.resize(static_cast<size_t>(tokens.draws.draws), -1);
+    logps_of_row.resize(of_row.size(), tokens.is_active(i) ? std::numeric_limits<double>::quiet_NaN() : 0);
+    ids.insert(ids.end(), of_row.begin(), of_row.end());
+    logps.insert(logps.end(), logps_of_row.begin(), logps_of_row.end());
+  }
+  out.add("drawn_ids", ids);
+  out.add("drawn_logps", std::move(logps));
+}
+
 inline oracle::Tokens tokens_of(const TokenStatistics& task, const oracle::MatrixXd& capped,
                                 const std::vector<int64_t>& offsets) {
   const Targets given = core::targets_of("targets", task.targets);
@@ -111,6 +128,7 @@ inline oracle::Tokens tokens_of(const TokenStatistics& task, const oracle::Matri
   const Targets targets = given.size > 0 ? given : Targets(std::span<const int64_t>(none));
   oracle::Tokens tokens = oracle::read_tokens(offsets, capped.cols(), targets, task.token);
   tokens.top_k = task.request.top_k;
+  tokens.draws = task.request;
   for (size_t v = 0; v < task.request.cross_weights.size(); ++v) {
     tokens.cross[static_cast<int64_t>(v)] = task.request.cross_weights[v];
   }
@@ -134,6 +152,7 @@ inline OracleNumbers oracle_of(const TokenStatistics& task, const oracle::Matrix
   if (task.request.argmax) out.add("argmax", stats.argmax);
   if (task.request.rank) out.add("rank", stats.rank);
   if (tokens.top_k > 0) add_lists(stats, tokens, out);
+  if (tokens.draws.draws > 0) add_draws(stats, tokens, out);
   oracle::TokenGradients grads(capped.rows());
   const auto set = [](oracle::VectorXd& to, const std::vector<double>& from) {
     if (!from.empty()) to = oracle::to_eigen(from);

@@ -85,6 +85,11 @@ inline void prepare(const std::string& field, TokenOptions& token) {
   if (field == "temperature_meaning") token.temperature = 0.5;
 }
 void prepare(const std::string& field, auto& options) { prepare(field, options.token); }
+inline void prepare(const std::string& field, TokenStatistics& options) {
+  prepare(field, options.token);
+  if (field.starts_with("draw_")) options.request.draws = 5;
+  if (field == "draw_top_p") options.request.draw_top_k = 20;
+}
 inline void prepare(const std::string& field, PolicyLoss& options) {
   prepare(field, options.token);
   if (field == "kl_estimator" || field == "use_bias_correction_kl") options.beta = 0.5;

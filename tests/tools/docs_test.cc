@@ -308,17 +308,23 @@ Plan planned(const ContextOptions& options, Task task, int64_t hidden_size, bool
   return plan(Context(options), logits, task, outputs);
 }
 
-TEST(Docs, ListsOfTheLargestLogitsTakeWhatThePageSays) {
-  EXPECT_TRUE(has(read_file(kRoot / "docs" / "memory.md"), "| (32 k + 280) N′ | – | (32 k + 280) C |"));
-  const auto of = [](int64_t top_k) {
-    return planned<float>({}, TokenStatistics{.request = {.top_k = top_k}}, 19, true, false);
+TEST(Docs, ListsOfTheLargestLogitsAndDrawsTakeWhatThePageSays) {
+  const std::string page = read_file(kRoot / "docs" / "memory.md");
+  EXPECT_TRUE(has(page, "| (32 k + 280) N′ | – | (32 k + 280) C |"));
+  EXPECT_TRUE(has(page, "| 24 D (N′ + P) | – | 24 D (C + P) |"));
+  const auto of = [](const StatsRequest& request) {
+    return planned<float>({}, TokenStatistics{.request = request}, 19, true, false);
   };
-  const auto without = static_cast<int64_t>(of(0).workspace_bytes);
-  for (const int64_t top_k : {1, 64, 256}) {
-    const Plan plan = of(top_k);
-    const int64_t bytes = static_cast<int64_t>(plan.workspace_bytes) - without;
-    EXPECT_GE(bytes, (32 * top_k + 280) * plan.active_rows);
-    EXPECT_LE(bytes, (32 * top_k + 280) * plan.active_rows + 128);
+  const auto without = static_cast<int64_t>(of({}).workspace_bytes);
+  for (const int64_t count : {1, 64, 256}) {
+    const Plan lists = of({.top_k = count}), draws = of({.draws = count});
+    const int64_t of_lists = static_cast<int64_t>(lists.workspace_bytes) - without;
+    EXPECT_GE(of_lists, (32 * count + 280) * lists.active_rows);
+    EXPECT_LE(of_lists, (32 * count + 280) * lists.active_rows + 128);
+    const int64_t of_draws = static_cast<int64_t>(draws.workspace_bytes) - without;
+    EXPECT_GE(of_draws, 24 * count * (draws.active_rows + draws.threads));
+    EXPECT_LE(of_draws, 24 * count * (draws.active_rows + draws.threads) + 128);
+    EXPECT_EQ(of({.draws = 9, .draw_top_k = count}).workspace_bytes, lists.workspace_bytes);
   }
 }
 

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
+
+#include "oracle/draws.h"
 
 namespace logitless::oracle {
 namespace {
@@ -212,7 +215,7 @@ MatrixXd parameter_gradients(const MatrixXd& hidden, const HeadMatrices& head, c
 }
 
 TokenStatistics::TokenStatistics(int64_t tokens)
-    : argmax(tokens, -1), rank(tokens, 0), top_ids(tokens), top_logps(tokens) {
+    : argmax(tokens, -1), rank(tokens, 0), top_ids(tokens), top_logps(tokens), drawn_ids(tokens), drawn_logps(tokens) {
   max = log_sum = logp = lse = entropy = cross = outside = square_sum = VectorXd::Zero(tokens);
 }
 
@@ -259,16 +262,15 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
   stats.log_sum[row] = log_sum;
   stats.lse[row] = a[best] + log_sum;
   stats.logp[row] = ((a[tokens.labels[row]] - a[best]) - log_sum) / tokens.logp_divisor(row);
-  if (tokens.top_k > 0) {
+  const auto logp_of = [&](int64_t v) { return ((a[v] - a[best]) - log_sum) / tokens.logp_divisor(row); };
+  if (tokens.top_k > 0 || tokens.draws.draws > 0) {
     std::vector<int64_t> ids(static_cast<size_t>(vocab));
     std::iota(ids.begin(), ids.end(), int64_t{0});
-    const auto last = ids.begin() + std::min(tokens.top_k, vocab);
-    std::partial_sort(ids.begin(), last, ids.end(),
-                      [&](int64_t u, int64_t v) { return a[u] != a[v] ? a[u] > a[v] : u < v; });
-    stats.top_ids[row].assign(ids.begin(), last);
-    for (const int64_t v : stats.top_ids[row]) {
-      stats.top_logps[row].push_back(((a[v] - a[best]) - log_sum) / tokens.logp_divisor(row));
-    }
+    std::sort(ids.begin(), ids.end(), [&](int64_t u, int64_t v) { return a[u] != a[v] ? a[u] > a[v] : u < v; });
+    stats.top_ids[row].assign(ids.begin(), ids.begin() + std::min(tokens.top_k, vocab));
+    std::ranges::transform(stats.top_ids[row], std::back_inserter(stats.top_logps[row]), logp_of);
+    if (tokens.draws.draws > 0) stats.drawn_ids[row] = draw_ids(tokens, row, a, ids);
+    std::ranges::transform(stats.drawn_ids[row], std::back_inserter(stats.drawn_logps[row]), logp_of);
   }
   stats.entropy[row] = log_sum - mean_shifted;
   stats.cross[row] = cross;

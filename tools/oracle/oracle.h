@@ -47,7 +47,8 @@ struct Tokens {
   double softcap = 0;  ///< 0: none
   /// The type to which raw logits are rounded.
   std::optional<DType> round_logits_to;
-  int64_t top_k = 0;  ///< how many of the largest logits of each row are listed
+  int64_t top_k = 0;   ///< how many of the largest logits of each row are listed
+  StatsRequest draws;  ///< what is drawn; the other statistics are not read
 
   int64_t tokens() const { return static_cast<int64_t>(labels.size()); }
   int64_t vocab() const { return cross.size(); }
@@ -102,6 +103,9 @@ struct TokenStatistics {
   /// log-probabilities.
   std::vector<std::vector<int64_t>> top_ids;
   std::vector<std::vector<double>> top_logps;
+  /// [N] lists of the drawn ids, and their log-probabilities; empty for rows without statistics.
+  std::vector<std::vector<int64_t>> drawn_ids;
+  std::vector<std::vector<double>> drawn_logps;
 };
 
 /// Returns the raw logit r for x · w + b: rounded if the call says so.
