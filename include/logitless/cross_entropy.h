@@ -29,10 +29,22 @@ enum class Reduction {
 template <>
 inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 
+/// What Reduction::kMean divides the sum of the weighted losses by. With weights w_i (1 without token_weights):
+enum class MeanOver {
+  kTokens,         ///< the active tokens: Σ_i w_i loss_i / Σ_i 1
+  kSequences,      ///< the sequences, including those without a token ("batchmean")
+  kSequenceMeans,  ///< in each sequence its active tokens, whatever their weights; then the sequences
+  kTokenWeights,   ///< the weights: Σ_i w_i loss_i / Σ_i w_i; needs token_weights
+};
+
+/// The names of MeanOver.
+template <>
+inline constexpr std::array kNamesOf<MeanOver> = {"tokens", "sequences", "sequence_means", "token_weights"};
+
 /// Metrics worth logging. NaN: not requested.
 struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< active tokens
-  double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss, dft and loss_scale
+  double mean_nll = 0;    ///< mean of −logp, without smoothing, any weights, z-loss, dft and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
   /// The z-loss part of `loss`: reduced, and times loss_scale.
   double z_loss = 0;
@@ -44,7 +56,7 @@ struct CrossEntropyMetrics {
 /// The loss, and per-token values.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N], before reduction: loss_scale (nll_i + z_i), times p_i with dft; 0 for ignored rows.
+  /// [N], before reduction: loss_scale w_i (nll_i + z_i), times p_i with dft; 0 for ignored rows.
   std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 for ignored rows
   std::vector<double> per_token_lse;    ///< [N], TokenStats::lse
@@ -59,23 +71,32 @@ struct CrossEntropyResult {
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
-///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (or both / num_items_in_batch, if given)
+///     with token_weights, both are multiplied by w_i; else w_i = 1 below
+///     kMean: loss = Σ w_i nll_i / Σ W_yi + Σ w_i z_i / tokens      mean_over = kTokens
+///            loss = Σ w_i nll_i / Σ w_i W_yi + Σ w_i z_i / Σ w_i   mean_over = kTokenWeights
+///            loss = Σ w_i (nll_i + z_i) / sequences                mean_over = kSequences
+///            loss = the mean over sequences of the first line, with sums over one sequence    kSequenceMeans
 ///
-/// The sums over i run over the active tokens. loss_scale multiplies loss and gradients. An empty
-/// mean is 0, and so are its gradients: both parts without tokens, and the nll part if Σ W_y = 0. Under
-/// kNone, run() computes the gradients of the sum of all losses.
+/// The sums over i run over the active tokens. If num_items_in_batch is given, both parts are divided by it, in
+/// place of the sums over the batch or the number of sequences. loss_scale multiplies loss and gradients. An
+/// empty mean is 0, and so are its gradients: a part whose divisor is 0. Under kNone, run() computes the
+/// gradients of the sum of all losses.
 struct LOGITLESS_API CrossEntropy {
   using Result = CrossEntropyResult;                     ///< result type of the verbs
   static constexpr const char* kName = "cross_entropy";  ///< on every surface
   ConstTensor targets = {};                              ///< token ids, [N] or [B, T], int32 or int64
-  TokenOptions token = {};                               ///< which rows are active, and how log-probabilities are taken
-  Reduction reduction = Reduction::kMean;                ///< how the per-token losses are reduced
-  double label_smoothing = 0;                            ///< ε in [0, 1]
-  double z_loss = 0;                                     ///< λ >= 0, finite
-  bool dft = false;                                      ///< multiply a token's loss by its probability, no gradient
-  std::span<const float> class_weights = {};             ///< [V], finite and >= 0; empty: all 1
-  double loss_scale = 1.0;                               ///< finite
-  /// Divides the sums, in place of the number of tokens or Σ W_y, e.g. by the tokens of all micro-batches.
+  /// Multiplies the loss and the gradients of each token: w_i, [N] or [B, T], finite and >= 0; absent: all 1. Entries
+  /// of ignored rows are not read. Tokens with weight 0 count as active, but cost no GEMM in the backward pass.
+  ConstTensor token_weights = {};
+  TokenOptions token = {};                    ///< which rows are active, and how log-probabilities are taken
+  Reduction reduction = Reduction::kMean;     ///< how the per-token losses are reduced
+  MeanOver mean_over = MeanOver::kTokens;     ///< what kMean divides by
+  double label_smoothing = 0;                 ///< ε in [0, 1]
+  double z_loss = 0;                          ///< λ >= 0, finite
+  bool dft = false;                           ///< multiply a token's loss by its probability, no gradient
+  std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
+  double loss_scale = 1.0;                    ///< finite
+  /// Divides the sums, in place of the divisors above, e.g. by the tokens of all micro-batches.
   /// Positive and finite; only with kMean.
   std::optional<double> num_items_in_batch = {};
   bool want_accuracy = false;  ///< fill metrics.accuracy and per_token_argmax

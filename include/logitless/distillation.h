@@ -22,17 +22,6 @@
 
 namespace logitless {
 
-/// What a mean is taken over.
-enum class MeanOver {
-  kTokens,         ///< Σ_i loss_i / active tokens
-  kSequences,      ///< Σ_i loss_i / sequences, including those without a token ("batchmean")
-  kSequenceMeans,  ///< the mean over sequences of the mean over their tokens
-};
-
-/// The names of MeanOver.
-template <>
-inline constexpr std::array kNamesOf<MeanOver> = {"tokens", "sequences", "sequence_means"};
-
 /// Means over the active tokens. NaN: not requested.
 struct DistillationMetrics {
   int64_t tokens = 0;          ///< active tokens
@@ -48,7 +37,7 @@ struct DistillationMetrics {
 /// The loss, and per-token values. Vectors are [N] and hold 0 for ignored rows.
 struct DistillationResult {
   double loss = 0;                                ///< reduced as the options say; under kNone the sum of per_token_loss
-  std::vector<double> per_token_loss;             ///< loss_scale · loss_i, before reduction
+  std::vector<double> per_token_loss;             ///< loss_scale · w_i · loss_i, before reduction
   std::vector<double> per_token_divergence;       ///< without weight, T² and loss_scale
   std::vector<double> per_token_acceptance;       ///< Σ_v min(s_v, t_v)
   std::vector<double> per_token_logps;            ///< log softmax(c / hard_temperature) of the target; with hard_weight
@@ -64,9 +53,9 @@ struct DistillationResult {
 ///     loss_i = divergence_weight · (T_i², if temperature_squared) · divergence(s_i, t_i)
 ///              + hard_weight · (−log softmax(c_i / hard_temperature)_y)
 ///
-/// where c are the student's capped logits and T_i is the student's temperature. `reduction` says whether the
-/// mean, the sum or each loss_i is returned; loss_scale multiplies loss and gradients. Only the student has
-/// gradients.
+/// where c are the student's capped logits and T_i is the student's temperature. token_weights multiply the
+/// loss_i. `reduction` says whether their mean, their sum or each of them is returned; loss_scale multiplies
+/// loss and gradients. Only the student has gradients.
 ///
 /// Student and teacher must have the same vocabulary size; if not, the InvalidInput names both. A first pass
 /// over the logits computes the statistics of both heads, a second one the divergence: plan one pass stores
@@ -85,6 +74,8 @@ struct LOGITLESS_API Distillation {
   /// [N] or [B, T], int32 or int64: which rows are active, and the labels of the hard cross-entropy. Absent:
   /// all rows are active.
   ConstTensor targets = {};
+  /// As CrossEntropy::token_weights.
+  ConstTensor token_weights = {};
   Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
   /// Which rows are active, and the student's temperature, which scales logits here.
   TokenOptions token = {};
@@ -102,8 +93,8 @@ struct LOGITLESS_API Distillation {
   double hard_temperature = 1;       ///< temperature of the hard cross-entropy, positive
   Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced
   MeanOver mean_over = MeanOver::kTokens;  ///< what kMean averages over
-  /// Replaces the number of tokens or of sequences that the mean divides by, e.g. to add up the losses of
-  /// micro-batches. Positive; only with kMean.
+  /// Replaces the number of tokens or of sequences, or the sum of weights, that the mean divides by, e.g. to add
+  /// up the losses of micro-batches. Positive; only with kMean.
   std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;      ///< finite
   bool want_entropy = false;    ///< fill the entropies of student and teacher

@@ -63,7 +63,7 @@ struct SetDistillationMetrics {
 /// The loss, and per-token values. Vectors are [N] and hold 0 for ignored rows.
 struct SetDistillationResult {
   double loss = 0;                           ///< reduced as the options say; under kNone the sum of per_token_loss
-  std::vector<double> per_token_loss;        ///< loss_scale · loss_i, before reduction
+  std::vector<double> per_token_loss;        ///< loss_scale · w_i · loss_i, before reduction
   std::vector<double> per_token_divergence;  ///< without weight, T² and loss_scale
   SetDistillationMetrics metrics;            ///< over the active tokens
   Plan plan;                                 ///< what ran
@@ -74,7 +74,7 @@ struct SetDistillationResult {
 ///     loss_i = divergence_weight · (T_i², if temperature_squared) · divergence(s_i, t_i)
 ///              + hard_weight · (−log s_iy)
 ///
-/// reduced as in Distillation. kAcceptance and kLkHybrid are not defined over K and are refused.
+/// weighted and reduced as in Distillation. kAcceptance and kLkHybrid are not defined over K and are refused.
 ///
 /// Throws InvalidInput for an id outside the vocabulary or repeated in its row, a log-probability that is
 /// above 0 or NaN, probabilities of a row that sum to more than 1, and a reverse KL with a tail if the
@@ -86,6 +86,8 @@ struct LOGITLESS_API SetDistillation {
   /// [N] or [B, T], optional: which rows are active, in addition to the sets, and the labels of the hard
   /// cross-entropy.
   ConstTensor targets = {};
+  /// As Distillation::token_weights.
+  ConstTensor token_weights = {};
   Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
   OutsideSet outside = OutsideSet::kTail;         ///< how the probability outside the set is treated
   /// The student's temperature, which scales logits; with targets, also which rows are active.
@@ -101,7 +103,8 @@ struct LOGITLESS_API SetDistillation {
   double hard_weight = 0;
   Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced
   MeanOver mean_over = MeanOver::kTokens;  ///< what kMean averages over
-  /// Replaces the number of tokens or of sequences that the mean divides by. Positive; only with kMean.
+  /// Replaces the number of tokens or of sequences, or the sum of weights, that the mean divides by. Positive;
+  /// only with kMean.
   std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;  ///< finite
   /// kTail: lower bound of the teacher's mass outside the set, in [0, 1). With 0, a row whose

@@ -55,7 +55,7 @@ struct SoftCrossEntropyMetrics {
 /// The loss, and per-token values.
 struct SoftCrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N], loss_scale · loss_i, before reduction; 0 for ignored rows.
+  /// [N], loss_scale · w_i · loss_i, before reduction; 0 for ignored rows.
   std::vector<double> per_token_loss;
   SoftCrossEntropyMetrics metrics;  ///< over the active tokens
   Plan plan;                        ///< what ran
@@ -65,24 +65,27 @@ struct SoftCrossEntropyResult {
 ///
 ///     ce_i = −Σ_v q_iv log p_iv
 ///     loss_i = ce_i + Σ_v q_iv log q_iv = KL(q_i ‖ p_i)      with subtract_entropy
-///     kMean: loss = Σ loss_i / tokens, or Σ loss_i / num_items_in_batch
-///     dL/da_iv ∝ Q_i p_iv − q_iv                             with and without subtract_entropy
+///     kMean: loss = Σ w_i loss_i / divisor                   with token_weights w; else w_i = 1
+///     dL/da_iv ∝ w_i (Q_i p_iv − q_iv)                       with and without subtract_entropy
 ///
-/// where 0 log 0 = 0. The sums over i run over the active tokens, whatever their Q_i. An empty mean
-/// is 0. KL is at least Q_i log Q_i, so never negative for Q_i = 1; returned values respect that bound. Under
-/// kNone, run() computes the gradients of the sum of all losses.
+/// where 0 log 0 = 0, and the divisor is what mean_over says, or num_items_in_batch. The sums over i run over
+/// the active tokens, whatever their Q_i. An empty mean is 0. KL is at least Q_i log Q_i, so never negative for Q_i =
+/// 1; returned values respect that bound. Under kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API SoftCrossEntropy {
   using Result = SoftCrossEntropyResult;                      ///< result type of the verbs
   static constexpr const char* kName = "soft_cross_entropy";  ///< on every surface
   SoftTargets targets = {};                                   ///< the q_i
+  /// As CrossEntropy::token_weights; the tokens whose targets are given are active.
+  ConstTensor token_weights = {};
   /// How log-probabilities are taken. The targets say which rows are active and belong to the positions that
   /// predict them, so ignore_index and shift are not used. Under kScaleLogp every log p is divided.
   TokenOptions token = {};
   Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced
+  MeanOver mean_over = MeanOver::kTokens;  ///< what kMean divides by
   bool subtract_entropy = false;           ///< return KL(q ‖ p); the gradients are the same
   double loss_scale = 1.0;                 ///< multiplies loss and gradients; finite
-  /// Divides the sum, in place of the number of tokens, e.g. by the tokens of all micro-batches. Positive and
-  /// finite; only with kMean.
+  /// Divides the sum, in place of the number of tokens or of sequences, or the sum of weights, e.g. by the tokens
+  /// of all micro-batches. Positive and finite; only with kMean.
   std::optional<double> num_items_in_batch = {};
 };
 

@@ -96,16 +96,18 @@ def cross_entropy(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
+    token_weights: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
-    dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    label_smoothing: float = 0.0, z_loss: float = 0.0, dft: bool = False,
+    class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
     num_items_in_batch: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
@@ -125,7 +127,7 @@ def cross_entropy(
         logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         mask = targets != ignore_index
         logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]
-        loss = -logps[mask].mean()
+        loss = -(token_weights * logps)[mask].mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -144,6 +146,7 @@ def cross_entropy(
         lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        token_weights (numbers [N] or [B, T]): multiplies each token's loss.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
@@ -160,12 +163,13 @@ def cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
+        mean_over: what a mean divides by; token_weights: by their sum.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
         class_weights (float32 [V]): as in PyTorch; empty: all 1.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with reduction mean.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
         want_entropy: fills metrics.mean_entropy.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -642,16 +646,17 @@ def soft_cross_entropy(
     ids: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
     id_counts: Optional[ArrayLike] = None, weights: Optional[ArrayLike] = None,
     probabilities: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
+    token_weights: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
-    loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    subtract_entropy: bool = False, loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SoftCrossEntropyResult:
@@ -664,7 +669,8 @@ def soft_cross_entropy(
     Equivalent to, with the other options at their defaults:
         logits = hidden @ weight.T + bias
         logps = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        loss = -(probabilities * logps).sum(-1)[mask].mean()
+        losses = -token_weights * (probabilities * logps).sum(-1)  # token_weights are 1 unless given
+        loss = losses[mask].mean()
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -688,6 +694,7 @@ def soft_cross_entropy(
         weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
         probabilities (float32 [N, V]): target probabilities of all ids, in place of ids and weights; float64 if hidden is.
         mask (flags [N] or [B, T]): 0 excludes a token.
+        token_weights (numbers [N] or [B, T]): multiplies each token's loss.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
@@ -704,9 +711,10 @@ def soft_cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
+        mean_over: what a mean divides by; token_weights: by their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with reduction mean.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
@@ -742,11 +750,12 @@ def set_distillation_loss(
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
-    teacher_outside_logps: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    teacher_outside_logps: Optional[ArrayLike] = None, token_weights: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
@@ -756,7 +765,7 @@ def set_distillation_loss(
     skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
@@ -777,7 +786,7 @@ def set_distillation_loss(
         log_s, log_t = np.take_along_axis(logps, ids, axis=-1), teacher_logps
         rest_s, rest_t = (np.log1p(-np.exp(x).sum(-1)) for x in (log_s, log_t))  # outside="tail"
         kl = (np.exp(log_t) * (log_t - log_s)).sum(-1) + np.exp(rest_t) * (rest_t - rest_s)
-        loss = kl.mean()
+        loss = (token_weights * kl).mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -801,6 +810,7 @@ def set_distillation_loss(
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row uses.
         teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
+        token_weights (numbers [N] or [B, T]): multiplies each token's loss.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
@@ -825,8 +835,8 @@ def set_distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean is taken over.
-        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
+        mean_over: what a mean divides by; token_weights: by their sum.
+        num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -1024,7 +1034,8 @@ def distillation_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
+    token_weights: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
+    teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
     teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
@@ -1044,7 +1055,7 @@ def distillation_loss(
     skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
     divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
     hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
@@ -1060,7 +1071,8 @@ def distillation_loss(
     Equivalent to, with the other options at their defaults:
         logits = [hidden @ weight.T + bias, teacher_hidden @ teacher_weight.T + teacher_bias]
         log_s, log_t = (x - np.logaddexp.reduce(x, axis=-1, keepdims=True) for x in logits)
-        loss = (np.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type="forward_kl"
+        kl = (np.exp(log_t) * (log_t - log_s)).sum(-1)  # loss_type="forward_kl"
+        loss = (token_weights * kl).mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
@@ -1081,6 +1093,7 @@ def distillation_loss(
         lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        token_weights (numbers [N] or [B, T]): multiplies each token's loss.
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_softcap: the teacher: c of c · tanh(logits / c); 0: none.
         teacher_packing: the teacher: how weight is packed.
@@ -1118,8 +1131,8 @@ def distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean is taken over.
-        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
+        mean_over: what a mean divides by; token_weights: by their sum.
+        num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills metrics.agreement and per_token_agreement.
@@ -1371,16 +1384,18 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
+    token_weights: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
-    dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    label_smoothing: float = 0.0, z_loss: float = 0.0, dft: bool = False,
+    class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
     num_items_in_batch: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
@@ -1608,16 +1623,17 @@ def plan(
     ids: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
     id_counts: Optional[ArrayLike] = None, weights: Optional[ArrayLike] = None,
     probabilities: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
+    token_weights: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
-    loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    subtract_entropy: bool = False, loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
@@ -1655,7 +1671,8 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
+    token_weights: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
+    teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
     teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
@@ -1675,7 +1692,7 @@ def plan(
     skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
     divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
     hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
@@ -1715,11 +1732,12 @@ def plan(
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
-    teacher_outside_logps: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    teacher_outside_logps: Optional[ArrayLike] = None, token_weights: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
@@ -1729,7 +1747,7 @@ def plan(
     skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,

@@ -30,7 +30,7 @@ EQUIVALENTS = {
             _NUMPY_LOGPS,
             "mask = targets != ignore_index",
             "logps = np.take_along_axis(logps, np.where(mask, targets, 0)[..., None], axis=-1)[..., 0]",
-            "loss = -logps[mask].mean()",
+            "loss = -(token_weights * logps)[mask].mean()  # token_weights are 1 unless given",
         ],
         "policy_loss": [
             _LOGITS,
@@ -55,7 +55,8 @@ EQUIVALENTS = {
         "soft_cross_entropy": [
             _LOGITS,
             _NUMPY_LOGPS,
-            "loss = -(probabilities * logps).sum(-1)[mask].mean()",
+            "losses = -token_weights * (probabilities * logps).sum(-1)  # token_weights are 1 unless given",
+            "loss = losses[mask].mean()",
         ],
         "set_distillation_loss": [
             _LOGITS,
@@ -63,12 +64,13 @@ EQUIVALENTS = {
             "log_s, log_t = np.take_along_axis(logps, ids, axis=-1), teacher_logps",
             "rest_s, rest_t = (np.log1p(-np.exp(x).sum(-1)) for x in (log_s, log_t))  # outside=\"tail\"",
             "kl = (np.exp(log_t) * (log_t - log_s)).sum(-1) + np.exp(rest_t) * (rest_t - rest_s)",
-            "loss = kl.mean()",
+            "loss = (token_weights * kl).mean()  # token_weights are 1 unless given",
         ],
         "distillation_loss": [
             "logits = [hidden @ weight.T + bias, teacher_hidden @ teacher_weight.T + teacher_bias]",
             "log_s, log_t = (x - np.logaddexp.reduce(x, axis=-1, keepdims=True) for x in logits)",
-            "loss = (np.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type=\"forward_kl\"",
+            "kl = (np.exp(log_t) * (log_t - log_s)).sum(-1)  # loss_type=\"forward_kl\"",
+            "loss = (token_weights * kl).mean()  # token_weights are 1 unless given",
         ],
         "id_logps": [
             _LOGITS,
@@ -107,6 +109,7 @@ EQUIVALENTS = {
             "logits = softcap * torch.tanh(logits / softcap) / temperature  # if softcap > 0",
             "loss = F.cross_entropy(logits.movedim(-1, 1), target, weight, ignore_index=ignore_index,",
             "                       reduction=reduction, label_smoothing=label_smoothing)",
+            "loss = token_weights * loss  # if given, with reduction=\"none\"",
         ],
         "token_logps": [
             _TORCH_LOGITS,
@@ -135,20 +138,22 @@ EQUIVALENTS = {
         "soft_cross_entropy": [
             _TORCH_LOGITS,
             "probabilities = torch.zeros_like(logits).scatter_add(-1, ids, weights)  # if not given",
-            "loss = -(probabilities * logits.log_softmax(-1)).sum(-1)[mask].mean()",
+            "losses = -token_weights * (probabilities * logits.log_softmax(-1)).sum(-1)",
+            "loss = losses[mask].mean()  # token_weights are 1 unless given",
         ],
         "set_distillation_loss": [
             _TORCH_LOGITS,
             "log_s, log_t = logits.log_softmax(-1).gather(-1, ids), teacher_logps",
             "rest_s, rest_t = (torch.log1p(-x.exp().sum(-1, keepdim=True)) for x in (log_s, log_t))",
             "log_s, log_t = torch.cat([log_s, rest_s], -1), torch.cat([log_t, rest_t], -1)  # outside=\"tail\"",
-            "loss = F.kl_div(log_s, log_t, reduction=\"none\", log_target=True).sum(-1).mean()",
+            "kl = F.kl_div(log_s, log_t, reduction=\"none\", log_target=True).sum(-1)",
+            "loss = (token_weights * kl).mean()  # token_weights are 1 unless given",
         ],
         "distillation_loss": [
             "log_s = F.linear(hidden, weight, bias).log_softmax(-1)",
             "log_t = F.linear(teacher_hidden, teacher_weight, teacher_bias).log_softmax(-1)",
             "kl = F.kl_div(log_s, log_t, reduction=\"none\", log_target=True)  # loss_type=\"forward_kl\"",
-            "loss = kl.sum(-1).mean()",
+            "loss = (token_weights * kl.sum(-1)).mean()  # token_weights are 1 unless given",
         ],
         "policy_loss": [
             _TORCH_LOGITS,
@@ -176,7 +181,7 @@ EQUIVALENTS = {
             "logits = softcap * jnp.tanh(logits / softcap) / temperature  # if softcap > 0",
             "mask = targets != ignore_index",
             "logps = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)[..., 0]",
-            "loss = -logps.mean(where=mask)",
+            "loss = -(token_weights * logps).mean(where=mask)  # token_weights are 1 unless given",
         ],
         "token_logps": [
             _JAX_LOGPS,
@@ -202,19 +207,21 @@ EQUIVALENTS = {
         ],
         "soft_cross_entropy": [
             _JAX_LOGPS,
-            "loss = -(probabilities * logps).sum(-1).mean(where=mask)",
+            "losses = -token_weights * (probabilities * logps).sum(-1)  # token_weights are 1 unless given",
+            "loss = losses.mean(where=mask)",
         ],
         "set_distillation_loss": [
             _JAX_LOGPS,
             "log_s, log_t = jnp.take_along_axis(logps, ids, axis=-1), teacher_logps",
             "rest_s, rest_t = (jnp.log1p(-jnp.exp(x).sum(-1)) for x in (log_s, log_t))  # outside=\"tail\"",
             "kl = (jnp.exp(log_t) * (log_t - log_s)).sum(-1) + jnp.exp(rest_t) * (rest_t - rest_s)",
-            "loss = kl.mean()",
+            "loss = (token_weights * kl).mean()  # token_weights are 1 unless given",
         ],
         "distillation_loss": [
             "log_s = jax.nn.log_softmax(hidden @ weight.T + bias)",
             "log_t = jax.nn.log_softmax(teacher_hidden @ teacher_weight.T + teacher_bias)",
-            "loss = (jnp.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type=\"forward_kl\"",
+            "kl = (jnp.exp(log_t) * (log_t - log_s)).sum(-1)  # loss_type=\"forward_kl\"",
+            "loss = (token_weights * kl).mean()  # token_weights are 1 unless given",
         ],
     },
 }

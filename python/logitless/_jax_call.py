@@ -72,11 +72,11 @@ def float_type(hidden: Any, shape: Any = ()) -> Any:
 
 
 # A call has five tensors that may have gradients (hidden, weight, bias, LoRA states, LoRA b), and other
-# arrays without gradients: targets, class weights, temperatures, a seed, scales of a packed weight, and
-# vocab_ids. An array that is not given has no elements. The options (attributes of the XLA call) and `split`
+# arrays without gradients: targets, class weights, temperatures, token weights, a seed, scales of a packed
+# weight, and vocab_ids. An array that is not given has no elements. The options (attributes of the XLA call) and `split`
 # are static. `split` is None, or (axis over which the vocabulary is split, bytes per token of a slice's
 # statistics).
-VOCAB_IDS = 10  # its index among all arrays
+VOCAB_IDS = 11  # its index among all arrays
 _FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
@@ -253,14 +253,13 @@ def check_targets(hidden: Any, targets: Any) -> None:
         raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
 
 
-def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
-    """One temperature per token, with hidden's leading axes or flat, as a flat array; empty if they are not
-    given."""
+def numbers_of(name: str, given: Any, lead: tuple[int, ...]) -> Any:
+    """One number per token, with hidden's leading axes or flat, as a flat array; empty if they are not given."""
     exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
     if given is None:
         return jnp.zeros((0,), exact)
     if jnp.shape(given) not in (lead, (math.prod(lead),)):
-        raise ValueError(f"temperatures has shape {jnp.shape(given)}: hidden's leading axes are {lead}")
+        raise ValueError(f"{name} has shape {jnp.shape(given)}: hidden's leading axes are {lead}")
     return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
 

@@ -26,10 +26,10 @@ from ._jax_call import (
     attributes_of,
     call,
     float_type,
+    numbers_of,
     read_head,
     seed_of,
     spread,
-    temperatures_of,
     token_ids,
 )
 from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
@@ -88,6 +88,7 @@ class _Call:
         task: str,
         given: dict[str, Any],
         context: Context | None,
+        token_weights: Any = None,
     ) -> None:
         given = dict(given)
         self.lead = jnp.shape(hidden)[:-1]
@@ -99,7 +100,8 @@ class _Call:
         self.others = (
             targets,
             jnp.zeros((0,), jnp.float32),  # class weights
-            temperatures_of(temperatures, self.lead),
+            numbers_of("temperatures", temperatures, self.lead),
+            numbers_of("token_weights", token_weights, self.lead),
             seed_of(given),
             *self.head.beside,
             jnp.zeros((0,), jnp.int32),  # no slice of the vocabulary: no first entry,
@@ -157,6 +159,7 @@ def soft_cross_entropy(
     mask: Any = None,
     bias: Any = None,
     temperatures: Any = None,
+    token_weights: Any = None,
     vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
@@ -165,12 +168,13 @@ def soft_cross_entropy(
 
     The targets are probabilities [..., V], or ids with weights, both [..., K]. Weights of equal ids add up,
     and may have any sum. mask, with hidden's leading axes, leaves tokens out. subtract_entropy=True returns
-    KL(targets, model).
+    KL(targets, model). token_weights and mean_over are as in linear_cross_entropy().
     """
     given = [x is not None for x in (ids, weights)]
     if not all(given) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
-    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "soft_cross_entropy", options, context)
+    head = (hidden, weight, bias, vocab_ids)
+    made = _Call(*head, None, temperatures, "soft_cross_entropy", options, context, token_weights)
     size = jnp.shape(ids if ids is not None else probabilities)[-1]
     empty = jnp.zeros((0, 0), jnp.int32)
     return made.run(
@@ -297,6 +301,7 @@ def distillation_loss(
     teacher_bias: Any = None,
     teacher_logits: Any = None,
     temperatures: Any = None,
+    token_weights: Any = None,
     vocab_ids: Any = None,
     teacher_vocab_ids: Any = None,
     context: Context | None = None,
@@ -310,12 +315,14 @@ def distillation_loss(
     teacher_logits [..., V] may be given instead of teacher_hidden and teacher_weight.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. Without targets all tokens count.
+    hard_weight= adds. Without targets all tokens count. token_weights and mean_over are as in
+    linear_cross_entropy().
     """
     for name in ("want_entropy", "want_agreement"):
         if options.get(name):
             raise ValueError(f"{name} = True is not supported: only the loss is returned")
-    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "distillation_loss", options, context)
+    head = (hidden, weight, bias, vocab_ids)
+    made = _Call(*head, targets, temperatures, "distillation_loss", options, context, token_weights)
     if (teacher_logits is None) == (teacher_hidden is None or teacher_weight is None):
         raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
     none = jnp.zeros((0, 0), made.rows.dtype)
@@ -347,6 +354,7 @@ def set_distillation_loss(
     teacher_outside_logps: Any = None,
     bias: Any = None,
     temperatures: Any = None,
+    token_weights: Any = None,
     vocab_ids: Any = None,
     context: Context | None = None,
     **options: Any,
@@ -360,8 +368,10 @@ def set_distillation_loss(
     teacher's log-probability of the rest.
 
     targets exclude tokens (ignore_index), and are the labels of the cross-entropy that hard_weight= adds.
+    token_weights and mean_over are as in linear_cross_entropy().
     """
-    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "set_distillation_loss", options, context)
+    head = (hidden, weight, bias, vocab_ids)
+    made = _Call(*head, targets, temperatures, "set_distillation_loss", options, context, token_weights)
     size = jnp.shape(ids)[-1]
     return made.run(
         "set_distillation_loss",

@@ -27,6 +27,7 @@ from ._torch_ranks import runner_of
 # of both.
 
 _TENSORS = "Tensor input, Tensor weight, Tensor? bias, Tensor target, Tensor? class_weights, Tensor? temperatures"
+_TENSORS += ", Tensor? token_weights"
 _OPTIONS = ", ".join(field.schema(name) for name, field in CROSS_ENTROPY.items())
 
 
@@ -35,9 +36,11 @@ def _arguments(
     target: Tensor,
     class_weights: Tensor | None,
     temperatures: Tensor | None,
+    token_weights: Tensor | None,
     options: dict[str, Any],
 ) -> dict[str, Any]:
     tensors = {"targets": target, "class_weights": class_weights, "temperatures": temperatures}
+    tensors["token_weights"] = token_weights
     return {**call.arguments, **tensors, **seeded(options)}
 
 
@@ -71,6 +74,7 @@ def linear_cross_entropy_op(
     target: Tensor,
     class_weights: Tensor | None,
     temperatures: Tensor | None,
+    token_weights: Tensor | None,
     num_items_in_batch: Tensor | None,
     *,
     needs: list[bool],
@@ -83,7 +87,7 @@ def linear_cross_entropy_op(
     run = runner_of(None)
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
-    arguments = _arguments(call, target, class_weights, temperatures, options)
+    arguments = _arguments(call, target, class_weights, temperatures, token_weights, options)
     items = None if num_items_in_batch is None else float(num_items_in_batch.item())
     arguments.update(reduction=reduction, num_items_in_batch=items)
     arguments.update(results_in(dtype))
@@ -102,7 +106,9 @@ def linear_cross_entropy_op(
 
 
 @linear_cross_entropy_op.register_fake
-def _(input, weight, bias, target, class_weights, temperatures, num_items_in_batch, *, needs, dtype, **options):
+def _(
+    input, weight, bias, target, class_weights, temperatures, token_weights, num_items_in_batch, *, needs, dtype, **options
+):
     per_token = options.get("reduction") == "none"
     loss = input.new_empty(target.shape if per_token else (), dtype=dtype)
     return [loss, *_fake_gradients((input, weight, bias), [not per_token and need for need in needs])]
@@ -120,6 +126,7 @@ def backward_op(
     target: Tensor,
     class_weights: Tensor | None,
     temperatures: Tensor | None,
+    token_weights: Tensor | None,
     upstream: Tensor,
     *,
     needs: list[bool],
@@ -128,18 +135,18 @@ def backward_op(
 ) -> list[Tensor]:
     call = HeadTensors((input, weight, bias), {"softcap": softcap} if softcap else {})
     options = seeded(options)  # one seed for both halves
-    arguments = _arguments(call, target, class_weights, temperatures, options)
+    arguments = _arguments(call, target, class_weights, temperatures, token_weights, options)
     run = runner_of(None)
     _, half = run(_core.cross_entropy_forward, arguments, frozen=list(needs) == [True, False, False])
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
-    arguments = _arguments(call, target, class_weights, temperatures, options)
+    arguments = _arguments(call, target, class_weights, temperatures, token_weights, options)
     with not_finite_handed_on(upstream, grads):
         run(_core.cross_entropy_backward, arguments, half, upstream.flatten().double().tolist())
     return _returned(grads, (input, weight, bias))
 
 
 @backward_op.register_fake
-def _(input, weight, bias, target, class_weights, temperatures, upstream, *, needs, **options):
+def _(input, weight, bias, target, class_weights, temperatures, token_weights, upstream, *, needs, **options):
     return _fake_gradients((input, weight, bias), needs)
 
 
@@ -149,7 +156,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any]
     ctx.types = [None if x is None else x.dtype for x in inputs[:3]]
     ctx.per_token = ctx.options["reduction"] == "none"
     if ctx.per_token:
-        ctx.save_for_backward(*inputs[:6])
+        ctx.save_for_backward(*inputs[:7])
     else:
         ctx.save_for_backward(*output[1:])
 
@@ -162,7 +169,7 @@ def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
         # A product with a scalar tensor does not round the scalar to grad's type.
         grads = [grad * upstream for grad in ctx.saved_tensors]
     grads = [grad.to(dtype) if need else None for grad, dtype, need in zip(grads, ctx.types, ctx.needs)]
-    return (*handed_over(grads, (upstream, *ctx.saved_tensors)), *[None] * 4)
+    return (*handed_over(grads, (upstream, *ctx.saved_tensors)), *[None] * 5)
 
 
 linear_cross_entropy_op.register_autograd(_scaled, setup_context=_save)

@@ -73,6 +73,7 @@ def distillation_loss(
     reduction: str = "mean",
     num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
+    token_weights: Tensor | None = None,
     dtype: torch.dtype | None = None,
     return_metrics: bool = False,
     group: Any = None,
@@ -90,7 +91,7 @@ def distillation_loss(
     hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
     one loss per token.
 
-    vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
+    token_weights, mean_over, vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
     entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
     vocabulary of both heads; teacher_logits are then the columns of the rank's own slice."""
     _check_roles((hidden, weight, bias), (teacher_hidden, teacher_weight, teacher_bias, teacher_logits))
@@ -112,7 +113,8 @@ def distillation_loss(
         )
     options["reduction"] = reduction
     lead = hidden.shape[:-1]
-    arguments = arguments_of("distillation_loss", DISTILLATION, options, lead, temperatures, num_items_in_batch)
+    numbers = (temperatures, num_items_in_batch, token_weights)
+    arguments = arguments_of("distillation_loss", DISTILLATION, options, lead, *numbers)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
     given = (teacher_hidden, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)

@@ -146,21 +146,24 @@ def arguments_of(
     lead: torch.Size,
     temperatures: Any = None,
     num_items_in_batch: Any = None,
+    token_weights: Any = None,
 ) -> dict[str, Any]:
-    """Arguments for _core: options, temperatures and num_items_in_batch. `lead` are the leading axes of
-    hidden states."""
+    """Arguments for _core: options, temperatures, num_items_in_batch and token_weights. `lead` are the leading
+    axes of hidden states."""
     arguments = Options.of(function, fields, options).arguments()
     if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures, lead)
+        arguments["temperatures"] = numbers_of("temperatures", temperatures, lead)
     if num_items_in_batch is not None:
         arguments["num_items_in_batch"] = float(num_items_in_batch)
+    if token_weights is not None:
+        arguments["token_weights"] = numbers_of("token_weights", token_weights, lead)
     return arguments
 
 
-def temperatures_of(temperatures: Any, lead: torch.Size) -> Tensor | None:
-    """One temperature per token, as the library takes them."""
-    if temperatures is None:
+def numbers_of(name: str, tensor: Any, lead: torch.Size) -> Tensor | None:
+    """One number per token, such as temperatures, as the library takes them."""
+    if tensor is None:
         return None
-    check_cpu(temperatures=temperatures)
-    without_gradient(temperatures=temperatures)
-    return row_of_tokens("temperatures", temperatures, lead).double()
+    check_cpu(**{name: tensor})
+    without_gradient(**{name: tensor})
+    return row_of_tokens(name, tensor, lead).double()

@@ -37,6 +37,11 @@ def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
     return tensor.reshape(lead.numel(), tensor.shape[-1])
 
 
+def _sequences(hidden: Tensor) -> Tensor:
+    """Hidden states as [N, H] or [B, T, H]: all leading axes except the last count sequences."""
+    return hidden.flatten(0, -3) if hidden.dim() > 2 else _rows(hidden, hidden.shape[:-1])
+
+
 _INTEGERS = (torch.int64, torch.int32)
 
 
@@ -159,6 +164,7 @@ def soft_cross_entropy(
     softcap: float = 0.0,
     num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
+    token_weights: Tensor | None = None,
     dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
@@ -171,8 +177,8 @@ def soft_cross_entropy(
     targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
     (float64 for float64 hidden). mask leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, vocab_ids, group and
-    context are as in linear_cross_entropy().
+    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, token_weights, mean_over,
+    vocab_ids, group and context are as in linear_cross_entropy().
     """
     head = read_head(
         hidden,
@@ -192,7 +198,8 @@ def soft_cross_entropy(
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
     lead = hidden.shape[:-1]
-    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, temperatures, num_items_in_batch)
+    numbers = (temperatures, num_items_in_batch, token_weights)
+    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, *numbers)
     if probabilities is not None:
         if probabilities.shape[:-1] != lead:
             raise ValueError(
@@ -207,7 +214,7 @@ def soft_cross_entropy(
         arguments["weights"] = row_of("weights", weights, tuple(ids.shape))
     if mask is not None:
         arguments["mask"] = row_of_tokens("mask", mask, lead)
-    return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
+    return loss_of("soft_cross_entropy", head.of(_sequences(head.input)), reduction, arguments, dtype, lead)
 
 
 @not_compiled
@@ -226,6 +233,7 @@ def set_distillation_loss(
     softcap: float = 0.0,
     num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
+    token_weights: Tensor | None = None,
     dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
@@ -241,8 +249,8 @@ def set_distillation_loss(
     have gradients; the teacher does not.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in
-    linear_cross_entropy().
+    hard_weight= adds. num_items_in_batch, temperatures, token_weights, mean_over, vocab_ids, group and context
+    are as in linear_cross_entropy().
     """
     head = read_head(
         hidden,
@@ -261,13 +269,13 @@ def set_distillation_loss(
     if targets is not None and targets.shape != lead:
         raise ValueError(f"expected targets of shape {tuple(lead)}, as hidden has, got {tuple(targets.shape)}")
     options["reduction"] = reduction
-    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, temperatures, num_items_in_batch)
+    numbers = (temperatures, num_items_in_batch, token_weights)
+    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, *numbers)
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
     arguments["teacher_logps"] = row_of("teacher_logps", teacher_logps, tuple(ids.shape))
     if teacher_outside_logps is not None:
         arguments["teacher_outside_logps"] = row_of_tokens("teacher_outside_logps", teacher_outside_logps, lead)
-    # All leading axes except the last count sequences.
-    rows = head.input.flatten(0, -3) if hidden.dim() > 2 else _rows(head.input, lead)
+    rows = _sequences(head.input)
     if targets is not None:
         arguments["targets"] = ids_of(targets.reshape(rows.shape[:-1]))
     return loss_of("set_distillation_loss", head.of(rows), reduction, arguments, dtype, lead)

@@ -27,12 +27,12 @@ from ._jax_call import (
     check_targets,
     entries_of,
     float_type,
+    numbers_of,
     read_head,
     same,
     seed_of,
     slices,
     spread,
-    temperatures_of,
     token_ids,
 )
 from ._jax_distributions import (
@@ -111,7 +111,7 @@ def _run(
     function: Any,
     task: str,
     arrays: tuple[Any, Any, Any, Any],
-    vectors: tuple[Any, Any],
+    vectors: tuple[Any, Any, Any],
     vocab_ids: Any,
     given: dict[str, Any],
     context: Context | None,
@@ -124,12 +124,13 @@ def _run(
     hidden, targets = jnp.asarray(hidden), token_ids("targets", targets)
     check_targets(hidden, targets)
     head = read_head(hidden, weight, bias, vocab_ids, layout)
-    class_weights, temperatures = vectors
+    class_weights, temperatures, token_weights = vectors
     class_weights = jnp.zeros((0,)) if class_weights is None else jax.lax.stop_gradient(jnp.asarray(class_weights))
     if class_weights.ndim != 1 or (vectors[0] is not None and class_weights.size == 0):
         raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis, and at least one entry")
     class_weights = class_weights.astype(jnp.float32)
-    temperatures = temperatures_of(temperatures, targets.shape)
+    temperatures = numbers_of("temperatures", temperatures, targets.shape)
+    token_weights = numbers_of("token_weights", token_weights, targets.shape)
     seed = seed_of(given)
     options = attributes_of(task, given, context)
     options.update(head.options, sequences=np.int64(math.prod(targets.shape[:-1])))
@@ -141,7 +142,7 @@ def _run(
         bare = {name: value for name, value in given.items() if name not in ("layout", "softcap")}
         split = (vocab_axis, _core.jax_slice_bytes(task, hidden.dtype == jnp.float64, {**bare, **flags}))
     rows = hidden.reshape(-1, hidden.shape[-1])
-    vectors = (targets.reshape(-1), class_weights, temperatures, seed)
+    vectors = (targets.reshape(-1), class_weights, temperatures, token_weights, seed)
     tensors = (rows, *head.tensors)
     alike = spread(*tensors, *vectors, *head.beside)
     return function(alike[: len(tensors)], alike[len(tensors) :], tuple(sorted(options.items())), split)
@@ -155,6 +156,7 @@ def linear_cross_entropy(
     bias: Any = None,
     class_weights: Any = None,
     temperatures: Any = None,
+    token_weights: Any = None,
     vocab_ids: Any = None,
     context: Context | None = None,
     vocab_axis: str | None = None,
@@ -170,7 +172,9 @@ def linear_cross_entropy(
     these entries of the head: targets and class_weights refer to positions in vocab_ids, and the gradients of
     weight and bias keep their full shapes, with zeros for the other entries.
 
-    reduction is "mean" or "sum"; for per-token values use token_logps(). backward is "exact", "sampled" (with
+    reduction is "mean" or "sum"; for per-token values use token_logps(). token_weights, one per token, multiply
+    each token's loss and gradients. mean_over says what a mean divides by: "tokens" (the default),
+    "token_weights" (their sum), "sequences" or "sequence_means". backward is "exact", "sampled" (with
     noise or theta, and seed) or "certified" (with tolerance): see docs/options.md. seed is a 32-bit int or an
     array of one, which jit reads at run time; give each step its own. context may not have ranks or a
     workspace.
@@ -188,7 +192,7 @@ def linear_cross_entropy(
         _cross_entropy,
         "cross_entropy",
         (hidden, weight, bias, targets),
-        (class_weights, temperatures),
+        (class_weights, temperatures, token_weights),
         vocab_ids,
         options,
         context,
@@ -220,7 +224,7 @@ def token_logps(
         _token_logps,
         "token_logps",
         (hidden, weight, bias, targets),
-        (None, temperatures),
+        (None, temperatures, None),
         vocab_ids,
         options,
         context,

@@ -15,9 +15,10 @@ def distillation_loss(
     teacher_weight: Union[Array, PackedWeight, LoraWeight, None] = None, targets: Optional[Array] = None,
     *, bias: Optional[Array] = None, teacher_bias: Optional[Array] = None,
     teacher_logits: Optional[Array] = None, temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None, teacher_vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0, teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    token_weights: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    teacher_vocab_ids: Optional[Array] = None, context: Optional[Context] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
@@ -28,7 +29,7 @@ def distillation_loss(
     skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
     divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
     hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
@@ -41,12 +42,14 @@ def distillation_loss(
     teacher_logits [..., V] may be given instead of teacher_hidden and teacher_weight.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. Without targets all tokens count.
+    hard_weight= adds. Without targets all tokens count. token_weights and mean_over are as in
+    linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         log_s = jax.nn.log_softmax(hidden @ weight.T + bias)
         log_t = jax.nn.log_softmax(teacher_hidden @ teacher_weight.T + teacher_bias)
-        loss = (jnp.exp(log_t) * (log_t - log_s)).sum(-1).mean()  # loss_type="forward_kl"
+        kl = (jnp.exp(log_t) * (log_t - log_s)).sum(-1)  # loss_type="forward_kl"
+        loss = (token_weights * kl).mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -58,6 +61,7 @@ def distillation_loss(
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         teacher_vocab_ids (ids [K]): the teacher: the rows of weight that form the vocabulary; all by default.
         context: how the call runs; without ranks and workspace; static under jit.
@@ -82,8 +86,8 @@ def distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean is taken over.
-        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
+        mean_over: what a mean divides by; token_weights: by their sum.
+        num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
@@ -165,14 +169,16 @@ def id_logps(
 def linear_cross_entropy(
     hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], targets: Array, *,
     bias: Optional[Array] = None, class_weights: Optional[Array] = None,
-    temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None, vocab_axis: Optional[str] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
-    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[Array] = None, token_weights: Optional[Array] = None,
+    vocab_ids: Optional[Array] = None, context: Optional[Context] = None,
+    vocab_axis: Optional[str] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
-    dft: bool = False, loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    label_smoothing: float = 0.0, z_loss: float = 0.0, dft: bool = False, loss_scale: float = 1.0,
+    num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
@@ -186,7 +192,9 @@ def linear_cross_entropy(
     these entries of the head: targets and class_weights refer to positions in vocab_ids, and the gradients of
     weight and bias keep their full shapes, with zeros for the other entries.
 
-    reduction is "mean" or "sum"; for per-token values use token_logps(). backward is "exact", "sampled" (with
+    reduction is "mean" or "sum"; for per-token values use token_logps(). token_weights, one per token, multiply
+    each token's loss and gradients. mean_over says what a mean divides by: "tokens" (the default),
+    "token_weights" (their sum), "sequences" or "sequence_means". backward is "exact", "sampled" (with
     noise or theta, and seed) or "certified" (with tolerance): see docs/options.md. seed is a 32-bit int or an
     array of one, which jit reads at run time; give each step its own. context may not have ranks or a
     workspace.
@@ -200,7 +208,7 @@ def linear_cross_entropy(
         logits = softcap * jnp.tanh(logits / softcap) / temperature  # if softcap > 0
         mask = targets != ignore_index
         logps = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)[..., 0]
-        loss = -logps.mean(where=mask)
+        loss = -(token_weights * logps).mean(where=mask)  # token_weights are 1 unless given
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -209,6 +217,7 @@ def linear_cross_entropy(
         bias (floats [V]): added to the logits.
         class_weights (numbers [V]): one per vocabulary entry, as in PyTorch.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; without ranks and workspace; static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
@@ -220,11 +229,12 @@ def linear_cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
+        mean_over: what a mean divides by; token_weights: by their sum.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with reduction mean.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
@@ -308,7 +318,8 @@ def sample(
 def set_distillation_loss(
     hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], ids: Array, teacher_logps: Array,
     targets: Optional[Array] = None, *, teacher_outside_logps: Optional[Array] = None,
-    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None,
+    token_weights: Optional[Array] = None, vocab_ids: Optional[Array] = None,
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
@@ -319,7 +330,7 @@ def set_distillation_loss(
     skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
@@ -333,13 +344,14 @@ def set_distillation_loss(
     teacher's log-probability of the rest.
 
     targets exclude tokens (ignore_index), and are the labels of the cross-entropy that hard_weight= adds.
+    token_weights and mean_over are as in linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logps = jax.nn.log_softmax(hidden @ weight.T + bias)
         log_s, log_t = jnp.take_along_axis(logps, ids, axis=-1), teacher_logps
         rest_s, rest_t = (jnp.log1p(-jnp.exp(x).sum(-1)) for x in (log_s, log_t))  # outside="tail"
         kl = (jnp.exp(log_t) * (log_t - log_s)).sum(-1) + jnp.exp(rest_t) * (rest_t - rest_s)
-        loss = kl.mean()
+        loss = (token_weights * kl).mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -350,6 +362,7 @@ def set_distillation_loss(
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
@@ -368,8 +381,8 @@ def set_distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean is taken over.
-        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
+        mean_over: what a mean divides by; token_weights: by their sum.
+        num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -398,13 +411,15 @@ def set_distillation_loss(
 def soft_cross_entropy(
     hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], probabilities: Optional[Array] = None,
     *, ids: Optional[Array] = None, weights: Optional[Array] = None, mask: Optional[Array] = None,
-    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None,
+    token_weights: Optional[Array] = None, vocab_ids: Optional[Array] = None,
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
-    loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    subtract_entropy: bool = False, loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
@@ -412,11 +427,12 @@ def soft_cross_entropy(
 
     The targets are probabilities [..., V], or ids with weights, both [..., K]. Weights of equal ids add up,
     and may have any sum. mask, with hidden's leading axes, leaves tokens out. subtract_entropy=True returns
-    KL(targets, model).
+    KL(targets, model). token_weights and mean_over are as in linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logps = jax.nn.log_softmax(hidden @ weight.T + bias)
-        loss = -(probabilities * logps).sum(-1).mean(where=mask)
+        losses = -token_weights * (probabilities * logps).sum(-1)  # token_weights are 1 unless given
+        loss = losses.mean(where=mask)
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -427,6 +443,7 @@ def soft_cross_entropy(
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; without ranks and workspace; static under jit.
         layout: the axes of weight.
@@ -435,9 +452,10 @@ def soft_cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
+        mean_over: what a mean divides by; token_weights: by their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with reduction mean.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.

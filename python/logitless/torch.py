@@ -54,7 +54,7 @@ from ._torch_options import (
     TOKEN,
     WITHOUT_TARGETS,
     Options,
-    temperatures_of,
+    numbers_of,
 )
 from ._torch_loss import CrossEntropyStats, loss_of
 from ._torch_ranks import local_parts
@@ -111,6 +111,7 @@ def linear_cross_entropy(
     options: Any = None,
     num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
+    token_weights: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     offsets: Tensor | None = None,
@@ -128,6 +129,9 @@ def linear_cross_entropy(
     The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
     all micro-batches of a step, or a tensor, which torch.compile reads at run time.
+
+    token_weights, one per token, multiply each token's loss and gradients. mean_over says what a mean divides by:
+    "tokens" (the default, PyTorch's mean), "token_weights" (their sum), "sequences" or "sequence_means".
 
     With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
     its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
@@ -167,6 +171,7 @@ def linear_cross_entropy(
             options=options,
             num_items_in_batch=num_items_in_batch,
             temperatures=temperatures,
+            token_weights=token_weights,
             loss_dtype=loss_dtype,
             vocab_ids=vocab_ids,
             offsets=offsets,
@@ -224,7 +229,12 @@ def linear_cross_entropy(
             ignore_index,
             label_smoothing,
             {**{name: value for name, value in chosen.given if name not in pytorchs}, **own},
-            {"num_items_in_batch": num_items_in_batch, "temperatures": temperatures, "dtype": loss_dtype},
+            {
+                "num_items_in_batch": num_items_in_batch,
+                "temperatures": temperatures,
+                "token_weights": token_weights,
+                "dtype": loss_dtype,
+            },
             vocab,
         )
     if axes > 2 or probabilities:
@@ -238,7 +248,8 @@ def linear_cross_entropy(
             )
         beyond = {name: value for name, value in chosen.given if name not in pytorchs}
         given = None if compiling else current_settings().given
-        beyond.update(own, num_items_in_batch=num_items_in_batch, temperatures=temperatures, context=given)
+        beyond.update(own, num_items_in_batch=num_items_in_batch, temperatures=temperatures)
+        beyond.update(token_weights=token_weights, context=given)
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
             beyond,
@@ -284,7 +295,8 @@ def linear_cross_entropy(
     if isinstance(num_items_in_batch, Tensor):
         check_cpu(num_items_in_batch=num_items_in_batch)
         without_gradient(num_items_in_batch=num_items_in_batch)
-    temperatures = temperatures_of(temperatures, target.shape)
+    temperatures = numbers_of("temperatures", temperatures, target.shape)
+    token_weights = numbers_of("token_weights", token_weights, target.shape)
     if offsets is not None:
         offsets = offsets_of(offsets, input)
     dtype = type_of_loss(loss_dtype, type_of_logits(input), "loss_dtype")
@@ -308,6 +320,7 @@ def linear_cross_entropy(
             ids,
             weight,
             temperatures,
+            token_weights,
             num_items_in_batch,
             needs=needs,
             dtype=dtype,
@@ -319,6 +332,8 @@ def linear_cross_entropy(
         arguments["class_weights"] = weight
     if temperatures is not None:
         arguments["temperatures"] = temperatures
+    if token_weights is not None:
+        arguments["token_weights"] = token_weights
     if num_items_in_batch is not None:
         arguments["num_items_in_batch"] = float(num_items_in_batch)
     if offsets is not None:
@@ -420,7 +435,9 @@ class LinearCrossEntropyLoss(Module):
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
         **arguments: PyTorch's arguments, and options of linear_cross_entropy() except per-token tensors:
-            softcap, z_loss, num_items_in_batch, loss_dtype, return_stats, context, ...
+            softcap, z_loss, mean_over, num_items_in_batch, loss_dtype, return_stats, context, ...
+
+    forward() takes input, target and, if wanted, token_weights.
 
     Raises:
         ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.
@@ -440,7 +457,7 @@ class LinearCrossEntropyLoss(Module):
         super().__init__(in_features, num_classes, **arguments)
         self.beyond = beyond
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor, token_weights: Tensor | None = None) -> Any:
         classes = (self.num_classes, *self.out_features)
         bias = self.linear.bias
         return linear_cross_entropy(
@@ -453,6 +470,7 @@ class LinearCrossEntropyLoss(Module):
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
             options=self.options,
+            token_weights=token_weights,
             **self.beyond,
         )
 

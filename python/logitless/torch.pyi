@@ -25,8 +25,8 @@ def distillation_loss(
     teacher_softcap: float = 0.0, vocab_ids: Optional[Tensor] = None,
     teacher_vocab_ids: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
     num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None, return_metrics: bool = False, group: Any = None,
-    softcap: float = 0.0,
+    token_weights: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    return_metrics: bool = False, group: Any = None, softcap: float = 0.0,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -35,7 +35,8 @@ def distillation_loss(
     teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
     skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
     divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
-    hard_temperature: float = 1.0, mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    hard_temperature: float = 1.0,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     loss_scale: float = 1.0, want_entropy: bool = False, want_agreement: bool = False,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
@@ -52,7 +53,7 @@ def distillation_loss(
     hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
     one loss per token.
 
-    vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
+    token_weights, mean_over, vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
     entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
     vocabulary of both heads; teacher_logits are then the columns of the rank's own slice.
 
@@ -60,7 +61,7 @@ def distillation_loss(
         log_s = F.linear(hidden, weight, bias).log_softmax(-1)
         log_t = F.linear(teacher_hidden, teacher_weight, teacher_bias).log_softmax(-1)
         kl = F.kl_div(log_s, log_t, reduction="none", log_target=True)  # loss_type="forward_kl"
-        loss = kl.sum(-1).mean()
+        loss = (token_weights * kl.sum(-1)).mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -77,6 +78,7 @@ def distillation_loss(
         reduction: how per-token losses are reduced.
         num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         dtype: of the results; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
@@ -97,7 +99,7 @@ def distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        mean_over: what a mean is taken over.
+        mean_over: what a mean divides by; token_weights: by their sum.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills metrics.agreement and per_token_agreement.
@@ -288,12 +290,13 @@ def linear_cross_entropy(
     reduction: Literal['mean', 'sum', 'none'] = 'mean', ignore_index: Optional[int] = None,
     label_smoothing: float = 0.0, options: Any = None,
     num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
-    loss_dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None,
-    offsets: Optional[Tensor] = None, return_stats: bool = False, group: Any = None,
-    context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0, temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None, z_loss: float = 0.0,
-    dft: bool = False, loss_scale: float = 1.0,
+    token_weights: Optional[Tensor] = None, loss_dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, offsets: Optional[Tensor] = None, return_stats: bool = False,
+    group: Any = None, context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    z_loss: float = 0.0, dft: bool = False, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None,
 ) -> Any:
@@ -306,6 +309,9 @@ def linear_cross_entropy(
     The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
     all micro-batches of a step, or a tensor, which torch.compile reads at run time.
+
+    token_weights, one per token, multiply each token's loss and gradients. mean_over says what a mean divides by:
+    "tokens" (the default, PyTorch's mean), "token_weights" (their sum), "sequences" or "sequence_means".
 
     With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
     its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
@@ -330,6 +336,7 @@ def linear_cross_entropy(
         logits = softcap * torch.tanh(logits / softcap) / temperature  # if softcap > 0
         loss = F.cross_entropy(logits.movedim(-1, 1), target, weight, ignore_index=ignore_index,
                                reduction=reduction, label_smoothing=label_smoothing)
+        loss = token_weights * loss  # if given, with reduction="none"
 
     Args:
         input (floats [..., H]): hidden states.
@@ -343,6 +350,7 @@ def linear_cross_entropy(
         options: PyTorch's LinearCrossEntropyOptions, which have no effect.
         num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
@@ -354,6 +362,7 @@ def linear_cross_entropy(
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        mean_over: what a mean divides by; token_weights: by their sum.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
@@ -707,8 +716,8 @@ def set_distillation_loss(
     id_offsets: Optional[Tensor] = None, teacher_outside_logps: Optional[Tensor] = None,
     bias: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
     softcap: float = 0.0, num_items_in_batch: Union[float, Tensor, None] = None,
-    temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None, group: Any = None,
+    temperatures: Optional[Tensor] = None, token_weights: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
@@ -716,10 +725,10 @@ def set_distillation_loss(
     round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None, beta: float = 0.5,
     skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
-    tail_floor: float = 0.0, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
+    loss_scale: float = 1.0, tail_floor: float = 0.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
     """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per
     token.
@@ -731,15 +740,16 @@ def set_distillation_loss(
     have gradients; the teacher does not.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in
-    linear_cross_entropy().
+    hard_weight= adds. num_items_in_batch, temperatures, token_weights, mean_over, vocab_ids, group and context
+    are as in linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logits = F.linear(hidden, weight, bias)
         log_s, log_t = logits.log_softmax(-1).gather(-1, ids), teacher_logps
         rest_s, rest_t = (torch.log1p(-x.exp().sum(-1, keepdim=True)) for x in (log_s, log_t))
         log_s, log_t = torch.cat([log_s, rest_s], -1), torch.cat([log_t, rest_t], -1)  # outside="tail"
-        loss = F.kl_div(log_s, log_t, reduction="none", log_target=True).sum(-1).mean()
+        kl = F.kl_div(log_s, log_t, reduction="none", log_target=True).sum(-1)
+        loss = (token_weights * kl).mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -755,6 +765,7 @@ def set_distillation_loss(
         softcap: c of c · tanh(logits / c); 0: none.
         num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
@@ -771,7 +782,7 @@ def set_distillation_loss(
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        mean_over: what a mean is taken over.
+        mean_over: what a mean divides by; token_weights: by their sum.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -805,9 +816,11 @@ def soft_cross_entropy(
     id_offsets: Optional[Tensor] = None, mask: Optional[Tensor] = None, bias: Optional[Tensor] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', softcap: float = 0.0,
     num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
-    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    token_weights: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, group: Any = None, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means', 'token_weights'] = 'tokens',
     subtract_entropy: bool = False, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
@@ -819,13 +832,14 @@ def soft_cross_entropy(
     targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
     (float64 for float64 hidden). mask leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, vocab_ids, group and
-    context are as in linear_cross_entropy().
+    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, token_weights, mean_over,
+    vocab_ids, group and context are as in linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logits = F.linear(hidden, weight, bias)
         probabilities = torch.zeros_like(logits).scatter_add(-1, ids, weights)  # if not given
-        loss = -(probabilities * logits.log_softmax(-1)).sum(-1)[mask].mean()
+        losses = -token_weights * (probabilities * logits.log_softmax(-1)).sum(-1)
+        loss = losses[mask].mean()  # token_weights are 1 unless given
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -841,12 +855,14 @@ def soft_cross_entropy(
         softcap: c of c · tanh(logits / c); 0: none.
         num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
+        token_weights (numbers [...]): multiplies each token's loss.
         dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        mean_over: what a mean divides by; token_weights: by their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -1003,7 +1019,9 @@ class LinearCrossEntropyLoss(Module):
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
         **arguments: PyTorch's arguments, and options of linear_cross_entropy() except per-token tensors:
-            softcap, z_loss, num_items_in_batch, loss_dtype, return_stats, context, ...
+            softcap, z_loss, mean_over, num_items_in_batch, loss_dtype, return_stats, context, ...
+
+    forward() takes input, target and, if wanted, token_weights.
 
     Raises:
         ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.
@@ -1019,7 +1037,7 @@ class LinearCrossEntropyLoss(Module):
     def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
         ...
 
-    def forward(self, input: Tensor, target: Tensor) -> Any:
+    def forward(self, input: Tensor, target: Tensor, token_weights: Tensor | None=None) -> Any:
         ...
 
     def extra_repr(self) -> str:

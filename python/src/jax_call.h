@@ -33,6 +33,7 @@ enum Argument : size_t {
   kTargets,
   kClassWeights,
   kTemperatures,
+  kWeightsOfTokens,
   kSeed,      // of sampled gradients
   kScales,    // of a packed weight
   kVocabIds,  // the entries of the head that the call is over
@@ -150,7 +151,8 @@ class JaxCall {
       : frame_(frame),
         attributes_(frame.attributes),
         class_weights_(floats<float>(kClassWeights)),
-        temperatures_(floats<double>(kTemperatures)) {
+        temperatures_(floats<double>(kTemperatures)),
+        token_weights_(floats<double>(kWeightsOfTokens)) {
     const View states(argument(kHidden), "hidden");
     int64_t sequences = 1;
     attributes_.read("sequences", sequences);
@@ -186,13 +188,17 @@ class JaxCall {
     visit_fields(
         TensorsOf<Task>(),
         [&](const Field& field, auto& member) {
-          // Floating-point tensors are not arguments of these handlers.
+          // Other floating-point tensors are not arguments of these handlers.
           if constexpr (std::is_same_v<decltype(member), ConstTensor&>) {
             if (!field.role.takes(DType::kInt64)) return;
           }
           take(member);
         },
         out);
+    if constexpr (requires { out.token_weights; }) {
+      const auto count = static_cast<int64_t>(token_weights_.size());
+      if (count > 0) out.token_weights = ConstTensor(token_weights_.data(), DType::kFloat64, {count});
+    }
     return out;
   }
   /// Reads an attribute that is not an option.
@@ -341,7 +347,7 @@ class JaxCall {
   const xla::CallFrame& frame_;
   const Attributes attributes_;
   const std::vector<float> class_weights_;
-  const std::vector<double> temperatures_;
+  const std::vector<double> temperatures_, token_weights_;
   mutable std::deque<std::vector<int64_t>> kept_alive_;  // vocab_ids of the heads
 };
 

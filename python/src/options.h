@@ -120,10 +120,11 @@ T Keywords::cast(const char* key, nb::handle value) const {
 }
 
 /// The overloads of take() read one field each. A missing array, or None, stays not given.
-inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstTensor& out, bool has_ids = false) {
+inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstTensor& out, const Role& role = {}) {
   const nb::handle value = keywords.find(key);
   if (!value) return;
-  out = has_ids ? arrays.targets(value, key) : arrays.tensor(value, key, kVector);
+  const bool batched = std::string_view(role.shape).find("[B, T]") != std::string_view::npos;
+  out = role.takes(DType::kInt64) ? arrays.targets(value, key) : arrays.tensor(value, key, batched ? kTokens : kVector);
   if (out.count() == 0) arrays.mark_empty(key);
 }
 template <class T>
@@ -162,7 +163,7 @@ void take_fields(Keywords& keywords, Arrays& arrays, List list, Structure& out) 
       list,
       [&]<class T>(const Field& field, T& member) {
         if constexpr (std::is_same_v<T, ConstTensor>) {
-          take(keywords, arrays, field.name, member, field.role.takes(DType::kInt64));
+          take(keywords, arrays, field.name, member, field.role);
         } else {
           take(keywords, arrays, field.name, member);
         }

@@ -157,6 +157,8 @@ def needed(task, options):
         yield "targets"
     if task == "set_distillation_loss":
         yield from ("ids", "teacher_logps")
+    if options.get("mean_over") == "token_weights":
+        yield "token_weights"
     if task == "policy_loss":
         if options.get("beta"):
             yield "ref_logps"

@@ -43,6 +43,7 @@ VALUES = {
     "probabilities": drawn(B, T, V) ** 2,
     "teacher_logps": logps(B, T, K) - 0.5,
     "mask": MASK,
+    "token_weights": np.linspace(0, 2, B * T).reshape(B, T),
     "advantages": np.array([1.5, -0.5, 1.0, -2.0]),
     "old_logps": -np.linspace(0.2, 4.0, B * T).reshape(T, B).T,
     "ref_logps": np.array([-5.0, -7.0, -6.5, -4.0]),

@@ -36,6 +36,8 @@ SOME_IDS = IDS.copy()
 SOME_IDS[1, 2:] = -100  # sequences of different lengths
 RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # losses without a reference
 
+TOKEN_WEIGHTS = np.linspace(0, 2, N).reshape(B, T)
+
 ARRAYS = {
     "temperatures": 0.5 + 0.05 * np.arange(N),
     "class_weights": np.linspace(0.5, 1.5, V).astype(np.float32),
@@ -61,6 +63,7 @@ BESIDE = {
     "draw_top_k": {"draws": 5},
     "draw_top_p": {"draws": 5, "draw_top_k": 20},
 }
+UNEQUAL = {"cross_entropy": {"ignore_index": 37}}  # makes sequences of different lengths
 OF_DIVERGENCE = {
     "beta": {"loss_type": "jsd"},
     "skew": {"loss_type": "skew_kl"},
@@ -107,6 +110,8 @@ def beside(structure, name):
         return {"loss_type": ["cpo"]}
     if structure.endswith("distillation_loss") and name in OF_DIVERGENCE:
         return OF_DIVERGENCE[name]
+    if name == "mean_over":
+        return UNEQUAL.get(structure, {})
     return BESIDE.get(name, {})
 
 
@@ -165,8 +170,15 @@ def kto_batch(options):
 
 def batch_of(structure, options):
     """The tensors of a task except hidden states and head."""
+    batch = tensors_of(structure, options)
+    if options.get("mean_over") == "token_weights":
+        batch["token_weights"] = TOKEN_WEIGHTS
+    return batch
+
+
+def tensors_of(structure, options):
     if structure == "soft_cross_entropy":
-        return {"ids": SET_IDS, "weights": SET_WEIGHTS}
+        return {"ids": SET_IDS, "weights": SET_WEIGHTS, "mask": MASK.reshape(B, T)}
     if structure == "set_distillation_loss":
         return {"ids": DISTINCT_IDS, "teacher_logps": TEACHER_LOGPS, "targets": SOME_IDS}
     if structure == "distillation_loss":

@@ -10,7 +10,13 @@ import pytest
 from torch_cases import F, N, V, tensors, torch
 
 from logitless._torch_versions import linear_cross_entropy as of_pytorch
-from logitless.torch import linear_cross_entropy
+from logitless.torch import (
+    LinearCrossEntropyLoss,
+    distillation_loss,
+    linear_cross_entropy,
+    set_distillation_loss,
+    soft_cross_entropy,
+)
 
 
 BOUND = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
@@ -100,6 +106,53 @@ def test_a_normaliser_takes_the_place_of_the_number_of_tokens():
     torch.testing.assert_close(linear_cross_entropy(x, w, p, num_items_in_batch=29, softcap=3.0), want)
     with pytest.raises(ValueError, match="z_loss is not supported if target holds class prob"):
         linear_cross_entropy(x, w, p, z_loss=0.1)
+
+
+def weighted_mean(x, w, y, classes, weights, mean_over):
+    """The loss with token weights, and its gradients, by autograd on all logits."""
+    losses = F.cross_entropy(x @ w.T, y, classes, reduction="none")
+    counted = torch.where(y < 0, 0, (torch.ones(V, dtype=x.dtype) if classes is None else classes)[y.clamp(min=0)])
+    loss = (weights * losses).sum() / (weights * counted if mean_over == "token_weights" else counted).sum()
+    return [loss.detach(), *torch.autograd.grad(loss, (x, w))]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("mean_over", ["tokens", "token_weights"])
+def test_token_weights_are_those_of_a_weighted_sum(mean_over, compiled):
+    x, w, _, y = tensors(torch.float64)
+    x, w = x.requires_grad_(), w.requires_grad_()
+    weights, module = torch.linspace(0, 2, N, dtype=torch.float64), LinearCrossEntropyLoss(*w.shape[::-1], mean_over=mean_over)
+    module.linear = torch.nn.Linear(*w.shape[::-1], bias=False, dtype=torch.float64)
+    module.linear.weight = torch.nn.Parameter(w.detach())
+
+    def loss_of(x, w, classes):
+        return linear_cross_entropy(x, w, y, weight=classes, token_weights=weights, mean_over=mean_over)
+
+    function = torch.compile(loss_of, fullgraph=True, backend="aot_eager") if compiled else loss_of
+    for classes in (None, torch.linspace(0.5, 1.5, V, dtype=torch.float64)):
+        loss, want = function(x, w, classes), weighted_mean(x, w, y, classes, weights, mean_over)
+        torch.testing.assert_close([loss.detach(), *torch.autograd.grad(loss, (x, w))], want)
+    torch.testing.assert_close(module(x, y, weights).detach(), loss_of(x, w, None).detach())
+    losses = linear_cross_entropy(x, w, y, token_weights=weights, reduction="none")
+    torch.testing.assert_close(losses, weights * linear_cross_entropy(x, w, y, reduction="none"))
+    probabilities = F.one_hot(y.clamp(min=0), V).double()
+    soft = linear_cross_entropy(x, w, probabilities, token_weights=torch.where(y < 0, 0, weights), reduction="sum")
+    torch.testing.assert_close(soft, losses.sum())
+
+
+def test_token_weights_that_require_a_gradient_are_refused():
+    x, w, _, y = tensors(torch.float64)
+    given = {"token_weights": torch.ones(N, requires_grad=True)}
+    p, ids = torch.full((N, V), 1 / V).double(), y.clamp(min=0)[:, None]
+    for call in (
+        lambda: linear_cross_entropy(x, w, y, **given),
+        lambda: torch.compile(linear_cross_entropy, backend="aot_eager")(x, w, y, **given),
+        lambda: soft_cross_entropy(x, w, p, **given),
+        lambda: distillation_loss(x, w, x, w, **given),
+        lambda: set_distillation_loss(x, w, ids, -torch.ones(N, 1), **given),
+    ):
+        with pytest.raises(ValueError, match="^token_weights requires a gradient, but gets none: detach it"):
+            call()
 
 
 def test_an_older_pytorch_is_named():

@@ -48,7 +48,7 @@ def test_the_operator_keeps_its_contract():
     x, w = x.requires_grad_(), w.requires_grad_()
     for reduction in ("mean", "none"):
         others = {"class_weights": torch.rand(V), "temperatures": torch.rand(N).double() + 0.5}
-        others["num_items_in_batch"] = None
+        others |= {"token_weights": torch.rand(N).double(), "num_items_in_batch": None}
         if reduction == "mean":
             others["num_items_in_batch"] = torch.tensor(7)
         for given in (others, dict.fromkeys(others)):
@@ -84,7 +84,7 @@ def test_gradients_of_copied_inputs_have_the_strides_that_a_fake_one_has(layout,
     )
     torch.testing.assert_close(compiled, eager)
     y = y.flatten(0, -2) if y.dim() > 2 else y  # as the function passes them to its operators
-    inputs, needs = (x.detach(), w.detach(), None, y, None, None), [True, True, False]
+    inputs, needs = (x.detach(), w.detach(), None, y, None, None, None), [True, True, False]
     if reduction == "mean":
         _, *real = torch.ops.logitless.linear_cross_entropy(*inputs, None, needs=needs, dtype=x.dtype)
     else:

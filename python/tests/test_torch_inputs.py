@@ -86,7 +86,7 @@ def test_shapes_are_those_of_tokens_or_of_sequences():
     x, w, _, y = tensors(torch.float32)
     x, y, each = x[:12].view(3, 4, H), y[:12].abs().view(3, 4) % V, torch.linspace(0.5, 2, 12).view(3, 4)
     for wrong in (each.t(), each[:2], each[None], each.view(2, 6)):
-        for name, call in (("temperatures", token_logps), ("mask", policy_loss)):
+        for name, call in (("temperatures", token_logps), ("token_weights", linear_cross_entropy), ("mask", policy_loss)):
             more = (torch.ones(3),) if call is policy_loss else ()
             with pytest.raises(ValueError, match=rf"^expected {name} of shape .*\(3, 4\) or \(12,\), got "):
                 call(x, w, y, *more, **{name: wrong if name != "mask" else wrong > 1})

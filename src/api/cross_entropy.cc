@@ -20,8 +20,8 @@ struct api::Steps<CrossEntropy> {
                    .request = loss::stats_request(task),
                    .picks = problem::target_picks(call.target_ids(task.targets, task.token)),
                    .cross = loss::cross(task)},
-                  {core::range_of("targets", task.targets)});
-    return loss::CrossEntropyLoss(task, call.problem(), call.totals());
+                  {core::range_of("targets", task.targets), core::range_of("token_weights", task.token_weights)});
+    return make_reduced_loss<loss::CrossEntropyLoss>(call, task);
   }
   void prepare(const Call&, const loss::CrossEntropyLoss&) const {}
   Plan backward(Call& call, loss::CrossEntropyLoss& loss, const Forward<CrossEntropy>& forward,

@@ -25,10 +25,10 @@ struct api::Steps<Distillation> {
     if (task.hard_weight != 0) problem::check_scale("hard_temperature", task.hard_temperature, call.shape().dtype);
     if (task.teacher_temperature) problem_task.divergence->teacher_name = "teacher_temperature";
     problem_task.divergence->teacher_rounding = task.teacher_round_logits_to;
-    loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), ids);
     problem_task.picks = problem::target_picks(std::move(ids));
-    call.set_task(std::move(problem_task), {core::range_of("targets", task.targets)});
-    return loss::DistillationLoss(task, std::move(sequences), call.problem(), call.totals());
+    call.set_task(std::move(problem_task),
+                  {core::range_of("targets", task.targets), core::range_of("token_weights", task.token_weights)});
+    return make_reduced_loss<loss::DistillationLoss>(call, task);
   }
   void prepare(const Call&, loss::DistillationLoss&) const {}
   Plan backward(Call& call, loss::DistillationLoss& loss, const Forward<Distillation>& forward,

@@ -25,17 +25,14 @@ struct api::Steps<SetDistillation> {
     core::Array<int64_t> ids;
     if (task.targets.count() != 0) ids = call.target_ids(task.targets, task.token);
     loss::SetRows rows = loss::check_set_teacher(task.teacher, shape, ids, task);
-    // Only which rows are active matters here, not what they predict.
-    core::Array<int64_t> active(static_cast<size_t>(shape.tokens), problem::kNoTarget);
-    for (const int64_t row : rows.picks.rows) active[static_cast<size_t>(row)] = 0;
-    loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), std::move(active));
     problem::Task problem_task = {.options = task.token, .request = {}, .picks = std::move(rows.picks)};
     problem_task.request.outside = task.outside == OutsideSet::kTail;
     problem_task.over_picks = renormalised;
     core::Array<core::ByteRange> reads = loss::ranges_of(task.teacher);
     reads.push_back(core::range_of("targets", task.targets));
+    reads.push_back(core::range_of("token_weights", task.token_weights));
     call.set_task(std::move(problem_task), std::move(reads));
-    return loss::SetDistillationLoss(task, std::move(rows), std::move(sequences), call.problem(), call.totals());
+    return make_reduced_loss<loss::SetDistillationLoss>(call, task, std::move(rows));
   }
   // Ranks with the same tokens must have the same teacher.
   void prepare(const Call& call, loss::SetDistillationLoss& loss) const {

@@ -23,8 +23,10 @@ struct api::Steps<SoftCrossEntropy> {
     problem::Task problem_task = {
         .options = task.token, .request = {.cross = rows.dense}, .picks = std::move(rows.picks)};
     if (rows.dense) problem_task.cross = std::move(rows.cross);
-    call.set_task(std::move(problem_task), loss::ranges_of(task.targets));
-    return loss::SoftCrossEntropyLoss(task, std::move(rows), call.problem(), call.totals());
+    core::Array<core::ByteRange> reads = loss::ranges_of(task.targets);
+    reads.push_back(core::range_of("token_weights", task.token_weights));
+    call.set_task(std::move(problem_task), std::move(reads));
+    return make_reduced_loss<loss::SoftCrossEntropyLoss>(call, task, std::move(rows));
   }
   // Ranks with the same tokens must have the same targets.
   void prepare(const Call& call, loss::SoftCrossEntropyLoss& loss) const {

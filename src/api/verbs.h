@@ -70,6 +70,16 @@ void check_task_tensors(List list, const Structure& tensors, const Logits& logit
   visit_fields(list, check, tensors);
 }
 
+/// Returns a Loss, once its token weights are in the consistency check of ranks with the same tokens.
+template <class Loss, class... Arguments>
+Loss make_reduced_loss(const Call& call, Arguments&&... arguments) {
+  Loss loss(std::forward<Arguments>(arguments)..., call.sequence_offsets(), call.problem(), call.totals());
+  call.digest_tokens([&](ranks::Digests& digests) {
+    digest_vector(digests, kTokenWeights.name, call.problem(), loss.token_weights());
+  });
+  return loss;
+}
+
 /// Returns the upstream number of a loss that takes only a single one.
 inline double one_upstream(const char* name, const Upstream& upstream) {
   if (upstream.grads()) core::fail("upstream has gradients of statistics, but ", name, " is a loss");

@@ -94,6 +94,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
   visit(Field("label_smoothing", kShare, "ε of PyTorch's label smoothing"), s.label_smoothing...);
   visit(Field("z_loss", kNotNegative, "λ of λ · lse², added to each token's loss"), s.z_loss...);
   visit(Field("dft", "DFT: multiplies each token's loss by its target's probability (detached)"), s.dft...);
@@ -101,7 +102,7 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
         s.class_weights...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with "
+              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with "
               "reduction mean"),
         s.num_items_in_batch...);
   visit(Field("want_accuracy", "fills metrics.accuracy and per_token_argmax"), s.want_accuracy...);
@@ -222,9 +223,9 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_temperature", kPositive, "the temperature of the cross-entropy; needs hard_weight"),
         s.hard_temperature...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
-  visit(Field("mean_over", "what a mean is taken over"), s.mean_over...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean"),
+              "the divisor of the mean; unset: as mean_over says; only with reduction mean"),
         s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("want_entropy", "fills the entropies of student and teacher"), s.want_entropy...);
@@ -290,11 +291,12 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
   visit(Field("subtract_entropy", "returns KL(q, p) instead of the cross-entropy; the gradients are the same"),
         s.subtract_entropy...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with "
+              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with "
               "reduction mean"),
         s.num_items_in_batch...);
 }
@@ -315,9 +317,9 @@ void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_weight", kNotNegative, "the weight of the cross-entropy against the targets, at temperature 1"),
         s.hard_weight...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
-  visit(Field("mean_over", "what a mean is taken over"), s.mean_over...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean"),
+              "the divisor of the mean; unset: as mean_over says; only with reduction mean"),
         s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("tail_floor", kShareBelowOne,
@@ -364,6 +366,8 @@ inline constexpr Role kWeightGradientRole = {"[V, H]", kFloats, 2, 2, Order::kEi
 inline constexpr Role kScalesRole = {"[V, G]", only(DType::kFloat32)};
 inline constexpr Role kEntriesRole = {"[V]", kFloats, 1, 1};
 inline constexpr Role kTargetsRole = token_ids("[N] or [B, T]");
+inline constexpr Field kTokenWeights = {"token_weights", kNotNegative, "multiplies each token's loss",
+                                        numbers("[N] or [B, T]")};
 inline constexpr Role kProbabilitiesRole = {"[N, V]", only(DType::kFloat32) | only(DType::kFloat64), 2, 2,
                                             Order::kRows};
 
@@ -407,6 +411,7 @@ void visit_fields(FieldsOf<Gradients>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
+  visit(kTokenWeights, s.token_weights...);
 }
 
 template <class Visit, class... S>
@@ -456,18 +461,21 @@ void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("targets"), s.targets...);
+  visit(kTokenWeights, s.token_weights...);
 }
 
 template <class Visit, class... S>
 void visit_fields(TensorsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
+  visit(kTokenWeights, s.token_weights...);
 }
 
 template <class Visit, class... S>
 void visit_fields(TensorsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
+  visit(kTokenWeights, s.token_weights...);
 }
 
 template <class Visit, class... S>

@@ -18,20 +18,17 @@ void check_options(const CrossEntropy& options) {
   check_mean(mean_options(options));
 }
 
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem,
-                                   ranks::Totals totals)
-    : ReducedLoss(problem, options.reduction, totals), options_(options) {
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropy& options, std::span<const int64_t> offsets,
+                                   const problem::TokenProblem& problem, ranks::Totals totals)
+    : ReducedLoss(problem, mean_options(options), offsets, totals), options_(options) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
-  if (options.z_loss > 0) z_ = nll_;
-  if (options.reduction == Reduction::kMean) {
-    double weights = 0, tokens = static_cast<double>(problem.active().size());
-    for (const int64_t row : problem.active()) weights += class_weight(row);
-    totals_.sum({&weights, &tokens});
-    nll_scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(weights));
-    z_scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(tokens));
-  }
-  nll_scale_ *= options.loss_scale;
-  z_scale_ *= options.loss_scale;
+  if (options.z_loss == 0) return;
+  z_ = nll_;
+  z_mean_ = mean_;
+  if (options.class_weights.empty()) return;
+  MeanOptions of_z = mean_options(options);
+  of_z.class_weights = {};
+  z_mean_ = token_mean(of_z, offsets);
 }
 
 TokenLoss::GradsFilled CrossEntropyLoss::gradients() const {
@@ -53,19 +50,21 @@ void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
   const double smoothing = options_.label_smoothing;
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double factor = options_.dft ? std::exp(stats.logp[i]) : 1, upstream = factor * this->upstream(i);
+    if (token_weight(i) == 0) continue;
+    const double factor = token_weight(i) * (options_.dft ? std::exp(stats.logp[i]) : 1);
+    const double upstream = factor * this->upstream(i);
     const double weight = (1 - smoothing) * class_weight(row);
     double nll = weighted(weight, -stats.logp[i]);
-    grads.logp[i] = -weight * nll_scale_ * upstream;
+    grads.logp[i] = -weight * nll_scale(i) * upstream;
     if (smoothing > 0) {
       nll += weighted(cross_factor(), -stats.cross[i]);
-      grads.cross[i] = -cross_factor() * nll_scale_ * upstream;
+      grads.cross[i] = -cross_factor() * nll_scale(i) * upstream;
     }
     nll_[i] = weighted(factor, nll);
     if (options_.z_loss > 0) {
       const double lse = stats.lse[i];
       z_[i] = weighted(factor, options_.z_loss * lse * lse);
-      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream, lse);
+      grads.lse[i] = weighted(2 * options_.z_loss * z_scale(i) * upstream, lse);
     }
   }
 }
@@ -82,8 +81,8 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
     if (options_.want_entropy) entropy += stats.entropy[i];
     if (options_.want_accuracy) correct += stats.argmax[i] == problem_.target(row);
     const double z = z_.empty() ? 0 : z_[i];
-    out.loss += weighted(nll_scale_, nll_[i]);
-    metrics.z_loss += weighted(z_scale_, z);
+    out.loss += weighted(nll_scale(i), nll_[i]);
+    metrics.z_loss += weighted(z_scale(i), z);
     out.per_token_loss[i] = weighted(options_.loss_scale, nll_[i] + z);
   }
   totals_.sum({&tokens, &nll, &entropy, &correct, &out.loss, &metrics.z_loss});

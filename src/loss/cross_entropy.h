@@ -21,26 +21,31 @@ void check_options(const CrossEntropy& options);
 
 class CrossEntropyLoss final : public ReducedLoss {
  public:
-  CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem, ranks::Totals totals);
+  /// `offsets` are those of the sequences. The other arguments must outlive this object.
+  CrossEntropyLoss(const CrossEntropy& options, std::span<const int64_t> offsets, const problem::TokenProblem& problem,
+                   ranks::Totals totals);
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradsFilled gradients() const override;
-  // A class weight may be 0, and so may the probability that dft multiplies by.
-  bool may_drop_rows() const override { return !options_.class_weights.empty() || options_.dft; }
+  // A weight may be 0, and so may the probability that dft multiplies by.
+  bool may_drop_rows() const override {
+    return !options_.class_weights.empty() || options_.dft || !token_weights_.empty();
+  }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
   /// Returns the loss and metrics of all evaluated rows.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
+  double nll_scale(size_t row) const { return mean_.factor(row) * options_.loss_scale; }
+  double z_scale(size_t row) const { return z_mean_.factor(row) * options_.loss_scale; }
   double class_weight(int64_t row) const;
   double cross_factor() const;
 
   const CrossEntropy& options_;
-  double nll_scale_ = 1;     // factor of a token's nll
-  double z_scale_ = 1;       // factor of a token's z-loss
-  core::Array<double> nll_;  // [N], before factor and reduction
-  core::Array<double> z_;    // [N], before factor and reduction; empty without z-loss
+  TokenMean z_mean_;         // of the z-loss; mean_ is of the nll
+  core::Array<double> nll_;  // [N], weighted, before reduction
+  core::Array<double> z_;    // [N], weighted, before reduction; empty without z-loss
 };
 
 }  // namespace logitless::loss

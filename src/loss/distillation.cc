@@ -1,8 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "loss/distillation.h"
 
-#include <utility>
-
 #include "core/check_fields.h"
 #include "loss/divergence_options.h"
 #include "loss/math.h"
@@ -46,17 +44,15 @@ problem::Task distillation_task(const Distillation& options) {
   return task;
 }
 
-DistillationLoss::DistillationLoss(const Distillation& options, SequenceTokens tokens,
+DistillationLoss::DistillationLoss(const Distillation& options, std::span<const int64_t> offsets,
                                    const problem::TokenProblem& problem, ranks::Totals totals)
-    : ReducedLoss(problem, options.reduction, totals),
-      options_(options),
-      tokens_(std::move(tokens)),
-      mean_(token_mean(mean_options(options), tokens_, totals)) {}
+    : ReducedLoss(problem, mean_options(options), offsets, totals), options_(options) {}
 
 void DistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double scale = mean_.factor(tokens_, i) * options_.loss_scale * upstream(i);
+    if (token_weight(i) == 0) continue;
+    const double scale = mean_.factor(i) * options_.loss_scale * upstream(i) * token_weight(i);
     grads.divergence[i] = divergence_weight(options_, row) * scale;
     grads.logp[i] = options_.hard_weight == 0 ? 0 : -options_.hard_weight * scale;
   }
@@ -65,8 +61,8 @@ void DistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
 DistillationResult DistillationLoss::result(const TokenStats& stats, const Plan& plan) const {
   DistillationResult out;
   out.plan = plan;
-  out.per_token_loss.assign(tokens_.targets.size(), 0);
-  if (options_.want_agreement) out.per_token_agreement.assign(tokens_.targets.size(), 0);
+  out.per_token_loss.assign(static_cast<size_t>(problem_.tokens), 0);
+  if (options_.want_agreement) out.per_token_agreement.assign(static_cast<size_t>(problem_.tokens), 0);
   DistillationMetrics& metrics = out.metrics;
   const bool hard = options_.hard_weight != 0;
   double tokens = 0, divergence = 0, acceptance = 0, nll = 0, agreement = 0, entropy = 0, teacher_entropy = 0;
@@ -74,8 +70,8 @@ DistillationResult DistillationLoss::result(const TokenStats& stats, const Plan&
     const auto i = static_cast<size_t>(row);
     double loss = weighted(divergence_weight(options_, row), stats.divergence.value[i]);
     if (hard) loss -= options_.hard_weight * stats.logp[i];
-    out.per_token_loss[i] = weighted(options_.loss_scale, loss);
-    out.loss += weighted(mean_.factor(tokens_, i), out.per_token_loss[i]);
+    out.per_token_loss[i] = weighted(options_.loss_scale * token_weight(i), loss);
+    out.loss += weighted(mean_.factor(i), out.per_token_loss[i]);
     ++tokens;
     divergence += stats.divergence.value[i];
     acceptance += stats.divergence.overlap[i];

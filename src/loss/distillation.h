@@ -9,7 +9,6 @@
 #include "logitless/distillation.h"
 #include "logitless/token_stats.h"
 #include "loss/reduction.h"
-#include "loss/sequences.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -24,13 +23,14 @@ problem::Task distillation_task(const Distillation& options);
 
 class DistillationLoss final : public ReducedLoss {
  public:
-  /// `tokens` has the sequences and their active rows. The arguments must outlive this object.
-  DistillationLoss(const Distillation& options, SequenceTokens tokens, const problem::TokenProblem& problem,
+  /// `offsets` are those of the sequences. The other arguments must outlive this object.
+  DistillationLoss(const Distillation& options, std::span<const int64_t> offsets, const problem::TokenProblem& problem,
                    ranks::Totals totals);
 
   StatsRequest needs() const override { return distillation_task(options_).request; }
   GradsFilled gradients() const override { return {.divergence = true}; }
-  bool may_drop_rows() const override { return false; }
+  // A token weight may be 0.
+  bool may_drop_rows() const override { return !token_weights_.empty(); }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
   /// Returns the loss and metrics of all evaluated rows.
@@ -38,8 +38,6 @@ class DistillationLoss final : public ReducedLoss {
 
  private:
   const Distillation& options_;
-  SequenceTokens tokens_;
-  const TokenMean mean_;
 };
 
 }  // namespace logitless::loss

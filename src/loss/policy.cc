@@ -16,8 +16,15 @@ void check_is_split(const PolicyLoss& o) {
   core::fail_if(o.m2_threshold.has_value(), "m2_threshold = ", o.m2_threshold.value_or(0), kRule);
 }
 
+core::Array<double> counts_of_rows(const SequenceTokens& tokens) {
+  core::Array<double> out;
+  out.reserve(tokens.sequence.size());
+  for (const int64_t s : tokens.sequence) out.push_back(tokens.count(s));
+  return out;
+}
+
 // Returns the factors of tokens, from the numbers of tokens and of sequences of the whole batch.
-TokenMean aggregation(const PolicyLoss& options, double tokens, double sequences) {
+TokenMean aggregation(const PolicyLoss& options, const SequenceTokens& own, double tokens, double sequences) {
   sequences = options.num_sequences.value_or(std::max(sequences, 1.0));
   switch (aggregation_of(options)) {
     case PolicyAggregation::kTokenMean:
@@ -25,7 +32,7 @@ TokenMean aggregation(const PolicyLoss& options, double tokens, double sequences
     case PolicyAggregation::kSeqMeanTokenSum:
       return {sequences};
     case PolicyAggregation::kSeqMeanTokenMean:
-      return {sequences, true};
+      return {sequences, counts_of_rows(own)};
     case PolicyAggregation::kSeqMeanTokenSumNorm:
       return {sequences * static_cast<double>(*options.max_completion_length)};
     default:
@@ -52,7 +59,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
     if (!batch_.good.empty() && batch_.good[s]) good_tokens_ += tokens.count(s);
   }
   totals_.sum({&tokens_, &sequences, &good_tokens_});
-  mean_ = aggregation(options, tokens_, sequences);
+  mean_ = aggregation(options, tokens, tokens_, sequences);
   loss_.assign(size, 0);
   ratio_.assign(size, 0);
   clips_.assign(size, Clip::kNone);
@@ -105,7 +112,7 @@ void CompletionLoss::evaluate(std::span<const int64_t> rows, const TokenStats& s
     clips_[i] = loss.clip;
 
     // The gradients of the batch's loss.
-    const double scale = mean_.factor(batch_.tokens, i) * options_.loss_scale;
+    const double scale = mean_.factor(i) * options_.loss_scale;
     double& by_logp = grads.logp[batch_.pick(i)];
     by_logp = loss.by_logp * scale;
     if (options_.positive_nll_weight != 0 && token.is_good) {
@@ -155,7 +162,7 @@ PolicyResult CompletionLoss::result(const TokenStats& stats, const Plan& plan) c
     out.per_token_logps[i] = stats.logp[batch_.pick(i)];
     logp += out.per_token_logps[i];
     if (batch_.is_good(i)) good_logp += out.per_token_logps[i];
-    out.loss += loss_[i] * mean_.factor(tokens, i);
+    out.loss += loss_[i] * mean_.factor(i);
   }
   totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &top_entropy, &logp, &teacher_kl, &good_logp, &out.loss});
   if (options_.positive_nll_weight != 0 && good_tokens_ != 0) {

@@ -33,13 +33,9 @@ CellMasses cell_masses(OutsideSet outside) {
 
 }  // namespace
 
-SetDistillationLoss::SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
+SetDistillationLoss::SetDistillationLoss(const SetDistillation& options, SetRows rows, std::span<const int64_t> offsets,
                                          const problem::TokenProblem& problem, ranks::Totals totals)
-    : ReducedLoss(problem, options.reduction, totals),
-      options_(options),
-      rows_(std::move(rows)),
-      tokens_(std::move(tokens)),
-      mean_(token_mean(mean_options(options), tokens_, totals)) {
+    : ReducedLoss(problem, mean_options(options), offsets, totals), options_(options), rows_(std::move(rows)) {
   const auto cells = static_cast<size_t>(problem.most_picks() + 1);
   student_.reserve(cells);
   teacher_.reserve(cells);
@@ -79,7 +75,8 @@ void SetDistillationLoss::evaluate(std::span<const int64_t> rows, const TokenSta
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     divergences_[i] = compare(row, stats);
-    const double scale = mean_.factor(tokens_, i) * options_.loss_scale * upstream(i);
+    if (token_weight(i) == 0) continue;
+    const double scale = mean_.factor(i) * options_.loss_scale * upstream(i) * token_weight(i);
     const double weight = divergence_weight(options_, row) * scale;
     // The tail's gradient goes to its parts by their shares of its mass.
     const double tail_slope = has_tail() ? slopes_[student_.size() - 1] : 0;
@@ -112,8 +109,8 @@ SetDistillationResult SetDistillationLoss::result(const TokenStats& stats, const
       loss -= options_.hard_weight * logp;
       nll -= logp;
     }
-    out.per_token_loss[i] = weighted(options_.loss_scale, loss);
-    out.loss += weighted(mean_.factor(tokens_, i), out.per_token_loss[i]);
+    out.per_token_loss[i] = weighted(options_.loss_scale * token_weight(i), loss);
+    out.loss += weighted(mean_.factor(i), out.per_token_loss[i]);
     ++tokens;
     divergence += divergences_[i];
     teacher_mass += rows_.masses[i];

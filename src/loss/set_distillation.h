@@ -9,7 +9,6 @@
 #include "logitless/set_distillation.h"
 #include "logitless/token_stats.h"
 #include "loss/reduction.h"
-#include "loss/sequences.h"
 #include "loss/set_cells.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
@@ -41,9 +40,9 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
 
 class SetDistillationLoss final : public ReducedLoss {
  public:
-  /// `rows` without picks, which the problem already has; `tokens` has the sequences and their active
-  /// rows. The arguments must outlive this object.
-  SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
+  /// `rows` without picks, which the problem already has; `offsets` are those of the sequences. The other
+  /// arguments must outlive this object.
+  SetDistillationLoss(const SetDistillation& options, SetRows rows, std::span<const int64_t> offsets,
                       const problem::TokenProblem& problem, ranks::Totals totals);
 
   StatsRequest needs() const override { return {.outside = has_tail()}; }
@@ -62,8 +61,6 @@ class SetDistillationLoss final : public ReducedLoss {
 
   const SetDistillation& options_;
   const SetRows rows_;
-  const SequenceTokens tokens_;
-  const TokenMean mean_;
   core::Array<double> student_, teacher_, slopes_;  // of the cells of one row
   core::Array<double> divergences_;                 // [N]
 };

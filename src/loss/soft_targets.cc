@@ -159,15 +159,10 @@ SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& sh
 }
 
 SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows,
-                                           const problem::TokenProblem& problem, ranks::Totals totals)
-    : ReducedLoss(problem, options.reduction, totals), options_(options), rows_(std::move(rows)) {
+                                           std::span<const int64_t> offsets, const problem::TokenProblem& problem,
+                                           ranks::Totals totals)
+    : ReducedLoss(problem, mean_options(options), offsets, totals), options_(options), rows_(std::move(rows)) {
   losses_.assign(static_cast<size_t>(problem.tokens), 0);
-  if (options.reduction == Reduction::kMean) {
-    double tokens = static_cast<double>(problem.active().size());
-    totals_.sum({&tokens});
-    scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(tokens));
-  }
-  scale_ *= options.loss_scale;
 }
 
 double SoftCrossEntropyLoss::cross_entropy(int64_t row, const TokenStats& stats) const {
@@ -194,7 +189,8 @@ void SoftCrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenSt
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     losses_[i] = cross_entropy(row, stats);
-    const double scale = scale_ * upstream(i);
+    if (token_weight(i) == 0) continue;
+    const double scale = mean_.factor(i) * options_.loss_scale * upstream(i) * token_weight(i);
     if (rows_.dense) {
       grads.cross[i] = -scale / problem_.logp_temperature(row);
       continue;
@@ -218,8 +214,9 @@ SoftCrossEntropyResult SoftCrossEntropyLoss::result(const TokenStats&, const Pla
     const double loss = subtracts ? divergence(row, losses_[i]) : losses_[i];
     if (subtracts) entropy -= rows_.negentropy[i];
     if (subtracts) kl += loss;
-    out.loss += weighted(scale_, loss);
-    out.per_token_loss[i] = weighted(options_.loss_scale, loss);
+    const double scale = options_.loss_scale * token_weight(i);
+    out.loss += weighted(mean_.factor(i) * scale, loss);
+    out.per_token_loss[i] = weighted(scale, loss);
   }
   totals_.sum({&tokens, &cross, &entropy, &kl, &out.loss});
   const double share = reciprocal_or_zero(tokens);

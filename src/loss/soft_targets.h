@@ -36,9 +36,10 @@ SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& sh
 
 class SoftCrossEntropyLoss final : public ReducedLoss {
  public:
-  /// `rows` without picks and cross, which the problem already has. The arguments must outlive this object.
-  SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows, const problem::TokenProblem& problem,
-                       ranks::Totals totals);
+  /// `rows` without picks and cross, which the problem already has; `offsets` are those of the sequences. The
+  /// other arguments must outlive this object.
+  SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows, std::span<const int64_t> offsets,
+                       const problem::TokenProblem& problem, ranks::Totals totals);
 
   StatsRequest needs() const override { return {.cross = rows_.dense}; }
   GradsFilled gradients() const override { return {.cross = rows_.dense}; }
@@ -55,8 +56,7 @@ class SoftCrossEntropyLoss final : public ReducedLoss {
 
   const SoftCrossEntropy& options_;
   const SoftRows rows_;
-  double scale_ = 1;            // factor of a token's loss
-  core::Array<double> losses_;  // [N]: ce, before factor and reduction
+  core::Array<double> losses_;  // [N]: ce
 };
 
 }  // namespace logitless::loss

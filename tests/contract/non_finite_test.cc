@@ -2,10 +2,12 @@
 // NaN and infinities in the inputs: exactly the outputs that are NaN in the formulas become NaN.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/calls.h"
@@ -181,6 +183,43 @@ TEST(NonFinite, InOneRowOfEveryTask) {
           EXPECT_TRUE(std::isnan(got));
         } else if (!task.couples_rows || row / kTime % 2 == 0) {
           EXPECT_TRUE(std::isfinite(got)) << row;
+        }
+      }
+    });
+  }
+}
+
+// A row with weight 0 has no gradient, and is not multiplied: its states would spread through d_weight.
+TEST(NonFinite, InARowWithTokenWeight0) {
+  constexpr size_t kBad = 6;
+  FromHidden source;
+  source.hidden[kBad * kHidden + 2] = std::numeric_limits<float>::quiet_NaN();
+  const Batch batch;
+  const auto has_only = [](const std::vector<float>& values, const auto& holds) {
+    return std::all_of(values.begin(), values.end(), holds);
+  };
+  const auto run = [&](const auto& task, PlanKind plan, MeanOver mean_over, const std::vector<double>& weights) {
+    auto weighted = task;
+    weighted.options.token_weights = weights;
+    if (weighted.options.reduction == Reduction::kMean) weighted.options.mean_over = mean_over;
+    FromHidden::Outputs outputs;
+    const auto result = weighted.run(Context(small_tiles(plan)), outputs.views());
+    EXPECT_TRUE(std::isfinite(result.loss));
+    EXPECT_EQ(result.per_token_loss[kBad], 0);
+    EXPECT_TRUE(has_only(outputs.values(), [](float value) { return std::isfinite(value); }));
+    return std::pair(result.loss, outputs.values());
+  };
+  std::vector<double> weights(kTokens, 1.5);
+  weights[kBad] = 0;
+  for (const PlanKind plan : kPlansOfGradients) {
+    visit_every_task(source, batch, [&](const auto& task) {
+      if constexpr (requires { task.options.token_weights; }) {
+        SCOPED_TRACE(std::string(task.name) + " " + name_of(plan));
+        run(task, plan, MeanOver::kTokens, weights);
+        for (const MeanOver mean_over : {MeanOver::kTokens, MeanOver::kTokenWeights}) {
+          const auto [loss, gradients] = run(task, plan, mean_over, std::vector<double>(kTokens, 0));
+          EXPECT_EQ(loss, 0);
+          EXPECT_TRUE(has_only(gradients, [](float value) { return value == 0; }));
         }
       }
     });

@@ -20,6 +20,8 @@ TEST(RefusedOptions, OfACrossEntropy) {
       {"cross_entropy", "softcap = 1e-40", "softcap = 1e-40 must be in [*] for float32 sums"},
       {"cross_entropy", "temperature = 1e-40", "temperature = 1e-40 must be in [*] for float32 sums"},
       {"cross_entropy", "num_items_in_batch = 3; reduction = sum", "num_items_in_batch = 3 needs reduction mean"},
+      {"cross_entropy", "mean_over = sequences; reduction = none", "mean_over = sequences needs reduction mean"},
+      {"soft_cross_entropy", "mean_over = sequence_means; reduction = sum", "sequence_means needs reduction mean"},
       {"soft_cross_entropy", "shift = 1", "shift = 1"},
       {"soft_cross_entropy", "ignore_index = 3", "ignore_index = 3"},
       {"id_logps", "shift = 1", "shift = 1"},
@@ -33,6 +35,33 @@ TEST(RefusedOptions, OfACrossEntropy) {
       {"token_stats", "d_entropy = @6", "entropy is not given"},
       {"token_stats", "d_outside = @6", "outside is not given"},
       {"token_stats", "targets = ; ignore_index = 3", "ignore_index = 3"},
+  });
+}
+
+TEST(RefusedOptions, OfTokenWeights) {
+  const std::string weights = "token_weights = @6; ", half = "token_weights[2] = 0.5; ";
+  std::string zeros = weights;
+  for (int i = 0; i < 6; ++i) zeros += "token_weights[" + std::to_string(i) + "] = 0; ";
+  for (const char* const task : {"cross_entropy", "soft_cross_entropy", "distillation_loss", "set_distillation_loss"}) {
+    expect_changes({
+        {task, "mean_over = token_weights", "mean_over = token_weights needs token_weights"},
+        {task, zeros + half + "mean_over = token_weights", ""},
+        {task, zeros + "mean_over = token_weights", ""},
+        {task, zeros + "token_weights[3] = -1e-9", "token_weights[3] = -1e-09 must be a finite number of at least 0"},
+        {task, zeros + "token_weights[0] = inf", "token_weights[0] = inf must be a finite number of at least 0"},
+        {task, "token_weights = @5", "token_weights has 5 entries but hidden has 6 rows"},
+        {task, "token_weights = @3x2", "token_weights is [3, 2] but hidden is [2, 3, 4]"},
+        {task, zeros + "token_weights[0] = 1e308; token_weights[1] = 1e308; mean_over = token_weights",
+         "the weights of all tokens add up to inf*it must be in"},
+        {task, zeros + "token_weights[4] = 1e-310; mean_over = token_weights",
+         "the weights of all tokens add up to 1e-310*it must be in"},
+        {task, zeros + "token_weights[4] = 1e-310", ""},
+    });
+  }
+  expect_changes({
+      {"cross_entropy", zeros + "targets[1] = -100; token_weights[1] = nan", ""},
+      {"cross_entropy", zeros + "targets[1] = -100; token_weights[4] = nan", "token_weights[4] = nan"},
+      {"cross_entropy of logits", "token_weights = @3x2", "token_weights is [3, 2] but logits are [2, 3, 5]"},
   });
 }
 

@@ -28,11 +28,17 @@ DrawnCall call_of(const std::string& task, const Options& options = {}) {
 }
 
 TEST(NamedLossCalls, OfRareSettings) {
-  for (const char* const task : {"distillation_loss", "set_distillation_loss"}) {
-    for (const char* const mean_over : {"sequences", "sequence_means"}) {
+  for (const char* const task : {"cross_entropy", "soft_cross_entropy", "distillation_loss", "set_distillation_loss"}) {
+    for (const char* const mean_over : {"tokens", "sequences", "sequence_means", "token_weights"}) {
       DrawnCall call = call_of(task, {{"mean_over", mean_over}});
-      call.data_ranks = 2, call.packed = call.mask = true;
+      call.data_ranks = 2, call.packed = call.mask = call.per_token = true;
       call.time = 3;
+      if (call.task == "cross_entropy") {
+        call.weights_of_entries = true;
+        call.options.emplace_back("z_loss", "0.5");
+      }
+      expect_right(call);
+      call.data_ranks = 1, call.vocab_ranks = 2, call.halves = true;
       expect_right(call);
     }
   }

@@ -16,6 +16,7 @@
 #include "oracle/set_distillation_oracle.h"
 #include "oracle/set_oracle.h"
 #include "oracle/tiled_truth.h"
+#include "oracle/token_mean.h"
 
 namespace logitless::testing {
 
@@ -28,8 +29,8 @@ double temperature_of(const T& task, size_t row) {
 template <Task T>
 void ReferenceCall<T>::add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets) {
   if constexpr (std::is_same_v<T, SetDistillation>) {
-    const std::vector<double> divisors =
-        oracle::mean_divisors({task_.reduction, task_.mean_over, task_.num_items_in_batch}, labels, offsets);
+    const oracle::TokenMean mean = oracle::token_mean(task_, labels);
+    const std::vector<double> divisors = oracle::mean_divisors(mean, labels, offsets);
     const oracle::RowIds sets = oracle::read_sets(task_.teacher.sets, capped_.rows());
     terms = oracle::VectorXd::Zero(capped_.rows());
     for (int64_t i = 0; i < capped_.rows(); ++i) {
@@ -39,8 +40,8 @@ void ReferenceCall<T>::add_terms_of_sets(const std::vector<int64_t>& labels, std
       double most = 4;
       for (const int64_t id : sets[row]) most = std::max(most, 4 - log_s[id]);
       const double squared = task_.temperature_squared ? own * own : 1;
-      const double weight = task_.divergence_weight * squared + task_.hard_weight;
-      if (divisors[row] > 0) terms[i] = std::fabs(task_.loss_scale) * weight * most / own / divisors[row];
+      const double weight = mean.weights[row] * (task_.divergence_weight * squared + task_.hard_weight);
+      terms[i] = std::fabs(task_.loss_scale) * weight * most / own / divisors[row];
     }
   }
 }
@@ -139,7 +140,7 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
     return oracle_of(task_, capped_, offsets);
   } else if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
     const oracle::SetLogits logits{capped_, 0, task_.token};
-    const oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, task_.targets, task_);
+    const oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, offsets, task_);
     out.add("loss", std::vector{soft.loss});
     out.add("per_token_loss", soft.per_token_loss);
     out.add_metrics(soft.metrics);

@@ -74,10 +74,28 @@ std::span<const uint8_t> TaskTensors::draw_mask() {
   return mask_;
 }
 
+// Draws factors of losses, some of them 0: one per token, [N] or [B, T], or one per sequence.
+GuardedTensor& TaskTensors::draw_factors(bool per_sequence) {
+  const bool in_batch = !per_sequence && !call_.packed && call_.strided_ids;
+  GuardedTensor& factors = tensors_.emplace_back(
+      in_batch ? GuardedTensor::rows(call_.numbers, call_.sequences, call_.time)
+               : GuardedTensor::vector(call_.numbers, per_sequence ? call_.sequences : call_.tokens()));
+  factors.fill([&](int64_t, int64_t) { return 0.5 * static_cast<double>(below(random_, 4)); });
+  factors.keep();
+  return factors;
+}
+
+void TaskTensors::set_token_weights(auto& task) {
+  if (!call_.per_token && task.mean_over != MeanOver::kTokenWeights) return;
+  token_weights_ = &draw_factors(false);
+  task.token_weights = token_weights_->view();
+}
+
 void TaskTensors::set(CrossEntropy& task) {
   set_token(task.token);
   task.targets = draw_targets(task.token);
   if (call_.weights_of_entries) task.class_weights = draw_weights();
+  set_token_weights(task);
 }
 
 void TaskTensors::set(TokenStatistics& task) {
@@ -179,10 +197,7 @@ void TaskTensors::set(KtoLoss& task) {
   }
   if (task.loss_type == KtoLossType::kA2po) task.reward_targets = numbers(call_.sequences, 0, 1);
   if (!call_.weights_of_entries) return;
-  GuardedTensor& weights = tensors_.emplace_back(GuardedTensor::vector(call_.numbers, call_.sequences));
-  weights.fill([&](int64_t, int64_t) { return 0.5 * static_cast<double>(below(random_, 4)); });
-  weights.keep();
-  task.sequence_weights = weights.view();
+  task.sequence_weights = draw_factors(true).view();
 }
 
 // Draws rows of one to three ids, and one row without ids.
@@ -244,6 +259,7 @@ void TaskTensors::set(IdLogps& task) {
 
 void TaskTensors::set(SoftCrossEntropy& task) {
   set_token(task.token);
+  set_token_weights(task);
   if (call_.dense_targets) {
     const DType dtype = call_.states == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     GuardedTensor& rows = tensors_.emplace_back(GuardedTensor::rows(dtype, call_.tokens(), call_.vocab));
@@ -279,12 +295,14 @@ void TaskTensors::set(SetDistillation& task) {
   for (size_t i = 0; i < labels_of_rows_.size(); ++i) {
     if (of_sets[i] == -100) labels_of_rows_[i] = -100;
   }
+  set_token_weights(task);
 }
 
 void TaskTensors::set(Distillation& task) {
   set_token(task.token);
   task.teacher = draw_other().logits();
   if (task.hard_weight != 0 || call_.mask) task.targets = draw_targets(task.token);
+  set_token_weights(task);
 }
 
 void TaskTensors::poison_rows() {
@@ -292,8 +310,10 @@ void TaskTensors::poison_rows() {
     if (labels_of_rows_[i] >= 0 && labels_of_rows_[i] < call_.vocab) continue;
     student_.poison(static_cast<int64_t>(i));
     if (!temperatures_.empty()) temperatures_[i] = std::numeric_limits<double>::quiet_NaN();
+    if (token_weights_) token_weights_->set(static_cast<int64_t>(i), std::numeric_limits<double>::quiet_NaN());
     if (other_) other_->poison(static_cast<int64_t>(i));
   }
+  if (token_weights_) token_weights_->keep();
 }
 
 bool TaskTensors::unchanged() const {

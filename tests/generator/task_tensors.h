@@ -41,7 +41,7 @@ class TaskTensors {
   /// Returns the temperatures of all rows, including ignored rows.
   std::span<const double> all_temperatures() const { return all_temperatures_; }
   bool unchanged() const;
-  /// Sets ignored rows to NaN, on both sides, and their temperatures.
+  /// Sets ignored rows to NaN, on both sides, and their temperatures and weights.
   void poison_rows();
 
  private:
@@ -62,6 +62,8 @@ class TaskTensors {
   int64_t draw_id();
   DType type_of_ids() const { return call_.ids32 ? DType::kInt32 : DType::kInt64; }
   std::span<const float> draw_weights();
+  GuardedTensor& draw_factors(bool per_sequence);
+  void set_token_weights(auto& task);
   std::span<const uint8_t> draw_mask();
 
   const DrawnCall& call_;
@@ -71,6 +73,7 @@ class TaskTensors {
   std::deque<std::vector<int64_t>> places_;
   std::vector<double> temperatures_, all_temperatures_;
   std::vector<float> weights_;
+  GuardedTensor* token_weights_ = nullptr;
   std::vector<uint8_t> mask_, labels_;
   std::vector<int64_t> labels_of_rows_;
   std::optional<Side> other_;

@@ -257,8 +257,8 @@ oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics
     const double error = std::abs(weights.nll[i]) * nll_error + std::abs(weights.z[i]) * lse_error;
     result.loss += error;
     result.metrics.z_loss += std::abs(weights.z[i]) * lse_error;
-    result.per_token_loss[i] =
-        std::abs(options.loss_scale) * (nll_error + lse_error) + 4 * u * std::abs(loss.per_token_loss[i]);
+    result.per_token_loss[i] = std::abs(options.loss_scale * weights.token[i]) * (nll_error + lse_error) +
+                               4 * u * std::abs(loss.per_token_loss[i]);
     result.metrics.mean_nll += bounds.logp[i];
     result.metrics.mean_entropy += bounds.entropy[i];
     // Gradients with respect to logp and cross are constants except for p; z-loss's follows lse.

@@ -130,6 +130,10 @@ inline void prepare(const std::string& field, KtoLoss& options) {
   if (field == "bco_delta") options.loss_type = KtoLossType::kBco;
 }
 
+inline void prepare(const std::string& field, CrossEntropy& options) {
+  prepare(field, options.token);
+  if (field == "mean_over") options.token.ignore_index = 0;
+}
 inline void prepare(const std::string& field, Distillation& options) {
   prepare(field, options.token);
   // The id of the first token is ignored, so that sequences differ in length.

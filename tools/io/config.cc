@@ -149,7 +149,8 @@ void check_sets(const Config& config, const std::string& needs) {
 template <class Task>
 std::vector<std::string_view> root_keys() {
   if (std::is_same_v<Task, CrossEntropy>) {
-    return {"reduction", "label_smoothing", "z_loss", "dft", "class_weights", "num_items_in_batch", "metrics.accuracy"};
+    return {"reduction", "mean_over",     "label_smoothing",    "z_loss",
+            "dft",       "class_weights", "num_items_in_batch", "metrics.accuracy"};
   }
   if (std::is_same_v<Task, Distillation>) return {"teacher.", "metrics.agreement"};
   if (std::is_same_v<Task, SoftCrossEntropy>) return {"sets.dense"};
@@ -166,6 +167,11 @@ void check_task(const Config& config) {
     reject_set(config, keys, needs + "it belongs to " + Task::kName);
   });
   check_sets(config, needs);
+  for_each_task([&]<class Task> {
+    if (config.runs<Task>() && !kHasTokenWeights<Task>) {
+      reject_set(config, {"token_weights"}, needs + "its losses have no weight per token");
+    }
+  });
   if (config.has_sets() || config.runs<Distillation>()) {
     reject_set(config, {"top_k"}, needs + "its forward call only computes its loss");
   }
@@ -249,6 +255,16 @@ void check_together(const Config& config) {
 bool Config::has_sets() const {
   bool found = false;
   for_each_task([&]<class Task> { found |= kHasSets<Task> && runs<Task>(); });
+  return found;
+}
+
+bool Config::has_token_weights() const {
+  bool found = false;
+  for_each_task([&]<class Task> {
+    if constexpr (kHasTokenWeights<Task>) {
+      found |= runs<Task>() && (token_weights || of<Task>().mean_over == MeanOver::kTokenWeights);
+    }
+  });
   return found;
 }
 

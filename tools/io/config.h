@@ -44,6 +44,12 @@ inline constexpr bool kHasSets = requires(T task) {
 || requires(T task) { task.targets.sets; }
 || requires(T task) { task.teacher.sets; };
 
+/// True if the task takes a weight per token.
+template <class T>
+inline constexpr bool kHasTokenWeights = requires(T task) {
+  task.token_weights;
+};
+
 /// The inputs of a task: hidden states and a head, or finished logits.
 enum class Level { kFused, kLogits };
 const char* name_of(Level level);
@@ -130,6 +136,7 @@ struct Config {
   double ignored_fraction = 0;  ///< share of the seeded targets that are ignored
   TemperatureConfig temperature;
   bool class_weights = false;  ///< seeded, uniform between 0.5 and 1.5
+  bool token_weights = false;  ///< the same; drawn for mean_over token_weights, too
   int64_t top_k = 0;           ///< StatsRequest::top_k of calls without gradients
 
   /// The options of each task. Cross-entropy's token, loss_scale and want_entropy apply to all tasks; TaskRun
@@ -162,6 +169,8 @@ struct Config {
     return task == T::kName;
   }
   bool has_sets() const;
+  /// Returns true if the seeded batch has token weights.
+  bool has_token_weights() const;
   bool is_set(const std::string& key) const { return places.contains(key); }
   double tolerance(const std::string& name, double by_default) const {
     const auto it = tolerances.find(name);

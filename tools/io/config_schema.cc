@@ -221,6 +221,7 @@ std::vector<KeyRule> build_schema() {
       section("", &C::kernel)("threads", &K::threads, auto_or<int>(integer(1, 4096))),
       root("ignored_fraction", &C::ignored_fraction, number(kShare)),
       root("class_weights", &C::class_weights, read_bool),
+      root("token_weights", &C::token_weights, read_bool),
       root("top_k", &C::top_k, integer(0, kMostTopK)),
       policy_batch("advantages", &PolicyConfig::advantage_per_token,
                    choice<bool>({{"sequence", false}, {"token", true}})),

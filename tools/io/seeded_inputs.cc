@@ -18,7 +18,7 @@ constexpr std::string_view kTensors[] = {
     "temperatures",    "logits",         "advantages", "mask",         "labels",        "old_logps",
     "ref_logps",       "sampling_logps", "kl_logps",   "kl_ref_logps", "teacher_logps", "teacher_hidden",
     "teacher_lm_head", "teacher_bias",   "set_ids",    "set_values",   "set_mass",      "scores",
-    "reward_targets",  "lora_a",         "lora_b"};
+    "reward_targets",  "lora_a",         "lora_b",     "token_weights"};
 
 uint64_t number_of(std::string_view tensor) {
   const auto* const found = std::ranges::find(kTensors, tensor);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "oracle/token_mean.h"
+
 namespace logitless::oracle {
 namespace {
 
@@ -56,33 +58,6 @@ double student_temperature(const Distillation& options, size_t row) {
 }
 
 }  // namespace
-
-std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<int64_t>& labels,
-                                  std::span<const int64_t> offsets) {
-  std::vector<double> out(labels.size(), 1);
-  if (options.reduction != Reduction::kMean) return out;
-  double sequences = static_cast<double>(offsets.size() - 1), tokens = 0;
-  for (const int64_t label : labels) tokens += label != kNoLabel;
-  if (options.num_items_in_batch) sequences = tokens = *options.num_items_in_batch;
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-    double own = 0;
-    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) own += labels[i] != kNoLabel;
-    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
-      switch (options.mean_over) {
-        case MeanOver::kTokens:
-          out[i] = tokens;
-          break;
-        case MeanOver::kSequences:
-          out[i] = sequences;
-          break;
-        case MeanOver::kSequenceMeans:
-          out[i] = sequences * own;
-          break;
-      }
-    }
-  }
-  return out;
-}
 
 DivergenceFormula::DivergenceFormula(const Distillation& options) : kind(options.loss_type) {
   if (kind == Divergence::kJsd) parameter = options.beta;
@@ -229,9 +204,9 @@ int64_t argmax_of(const VectorXd& values) {
   return at;
 }
 
-// Fills row i, which is not ignored, from its logits.
-void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t i, double normaliser,
-             DistillationTruth& out) {
+// Fills row i, which is not ignored, from its logits. `token_weight` multiplies its loss.
+void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t i, double token_weight,
+             double normaliser, DistillationTruth& out) {
   const Distillation& o = in.options;
   const double t = student_temperature(o, i);
   const VectorXd capped = logits.capped.row(static_cast<int64_t>(i)).transpose();
@@ -244,15 +219,15 @@ void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t 
   out.entropy[i] = entropy_of(log_s);
   out.teacher_entropy[i] = entropy_of(log_t);
   out.agreement[i] = argmax_of(capped) == argmax_of(teacher);
-  out.per_token_loss[i] = o.loss_scale * times(weight, row.value);
-  out.normaliser[i] = normaliser;
-  out.scale[i] = o.loss_scale * weight / normaliser;
+  const double scale = o.loss_scale * token_weight;
+  out.per_token_loss[i] = times(scale * weight, row.value);
+  out.scale[i] = scale * weight / normaliser;
   VectorXd d_capped = out.scale[i] / t * row.gradient;
   if (o.hard_weight != 0) {
     const VectorXd hard = log_softmax(capped, o.hard_temperature);
-    out.nll_scale[i] = o.loss_scale * o.hard_weight / normaliser;
+    out.nll_scale[i] = scale * o.hard_weight / normaliser;
     out.logps[i] = hard[logits.labels[i]];
-    out.per_token_loss[i] -= o.loss_scale * o.hard_weight * out.logps[i];
+    out.per_token_loss[i] -= times(scale * o.hard_weight, out.logps[i]);
     for (int64_t v = 0; v < hard.size(); ++v) {
       const double d = v == logits.labels[i] ? std::expm1(hard[v]) : std::exp(hard[v]);
       d_capped[v] += out.nll_scale[i] / o.hard_temperature * d;
@@ -270,17 +245,17 @@ DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
   const size_t n = logits.labels.size();
   DistillationTruth out;
   for (auto* column : {&out.per_token_loss, &out.divergence, &out.acceptance, &out.logps, &out.entropy,
-                       &out.teacher_entropy, &out.agreement, &out.scale, &out.nll_scale, &out.normaliser}) {
+                       &out.teacher_entropy, &out.agreement, &out.scale, &out.nll_scale}) {
     column->assign(n, 0);
   }
   out.d_raw = MatrixXd::Zero(logits.raw.rows(), logits.raw.cols());
   const Distillation& o = in.options;
-  const std::vector<double> normaliser =
-      mean_divisors({o.reduction, o.mean_over, o.num_items_in_batch}, logits.labels, sequence_offsets(in.hidden));
+  const TokenMean mean = token_mean(o, logits.labels);
+  const std::vector<double> normaliser = mean_divisors(mean, logits.labels, sequence_offsets(in.hidden));
   for (size_t i = 0; i < n; ++i) out.is_active.push_back(logits.labels[i] != kNoLabel);
 #pragma omp parallel for schedule(dynamic)
   for (size_t i = 0; i < n; ++i) {
-    if (out.is_active[i]) add_row(in, logits, i, normaliser[i], out);
+    if (out.is_active[i]) add_row(in, logits, i, mean.weights[i], normaliser[i], out);
   }
   for (size_t i = 0; i < n; ++i) out.loss += out.is_active[i] ? out.per_token_loss[i] / normaliser[i] : 0;
   out.labels = logits.labels;

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "logitless/distillation.h"
@@ -22,17 +20,6 @@ struct DistillationInputs {
   Targets targets;
   Distillation options;
 };
-
-/// How per-token losses are averaged.
-struct MeanOptions {
-  Reduction reduction;
-  MeanOver mean_over;
-  std::optional<double> num_items_in_batch;
-};
-/// Returns the divisor of each row's loss, [N]. `labels` has kNoLabel for ignored rows; `offsets` holds the
-/// bounds of the sequences.
-std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<int64_t>& labels,
-                                  std::span<const int64_t> offsets);
 
 /// A divergence and its parameter: β, λ, w or η.
 struct DivergenceFormula {
@@ -69,11 +56,10 @@ struct DistillationTruth {
   std::vector<int64_t> labels;  ///< the labels of the rows, if there are targets
   /// [N, V]: the student's raw and capped logits, and the teacher's capped ones.
   MatrixXd raw, capped, teacher_capped;
-  MatrixXd d_raw;                  ///< dL/dr of the student
-  std::vector<double> scale;       ///< factor of a row's divergence in the loss
-  std::vector<double> nll_scale;   ///< factor of its cross-entropy in the loss
-  std::vector<double> normaliser;  ///< divisor of a row's loss
-  MatrixXd d_hidden, d_weight;     ///< [N, H], [V, H]
+  MatrixXd d_raw;                 ///< dL/dr of the student
+  std::vector<double> scale;      ///< factor of a row's divergence in the loss
+  std::vector<double> nll_scale;  ///< factor of its cross-entropy in the loss
+  MatrixXd d_hidden, d_weight;    ///< [N, H], [V, H]
   VectorXd d_bias;
 };
 DistillationTruth distillation_truth(const DistillationInputs& inputs);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "oracle/draws.h"
+#include "oracle/token_mean.h"
 
 namespace logitless::oracle {
 namespace {
@@ -141,6 +142,7 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
                    const TokenOptions& options) {
   Tokens result;
+  result.offsets.assign(offsets.begin(), offsets.end());
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
       const int64_t at = i + options.shift;
@@ -317,21 +319,16 @@ LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) c
 }
 
 LossWeights loss_weights(const Tokens& tokens, const CrossEntropy& options) {
-  double active = 0, weight_sum = 0;
-  for (int64_t i = 0; i < tokens.tokens(); ++i) {
-    if (!tokens.is_active(i)) continue;
-    active += 1;
-    weight_sum += options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
+  const TokenMean mean = token_mean(options, tokens.labels);
+  std::vector<double> counts;
+  for (const int64_t label : tokens.labels) {
+    const double count = options.class_weights.empty() || label == kNoLabel ? 1 : options.class_weights[label];
+    counts.push_back(label == kNoLabel ? 0 : count);
   }
-  double nll = options.loss_scale, z = options.loss_scale;
-  if (options.reduction == Reduction::kMean) {
-    nll /= options.num_items_in_batch.value_or(weight_sum);
-    z /= options.num_items_in_batch.value_or(active);
-    // A mean over nothing is 0.
-    if (!options.num_items_in_batch && weight_sum == 0) nll = 0;
-    if (active == 0) nll = z = 0;
-  }
-  return {VectorXd::Constant(tokens.tokens(), nll), VectorXd::Constant(tokens.tokens(), z)};
+  const VectorXd weights = to_eigen(mean.weights);
+  const VectorXd nll = to_eigen(mean_divisors(mean, counts, tokens.offsets));
+  const VectorXd z = to_eigen(mean_divisors(mean, tokens.labels, tokens.offsets));
+  return {options.loss_scale * weights.cwiseQuotient(nll), options.loss_scale * weights.cwiseQuotient(z), weights};
 }
 
 Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options,
@@ -354,19 +351,20 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
     const double p = options.dft ? std::exp(stats.logp[i]) : 1;
     nll *= p;
     z *= p;
+
+    result.metrics.tokens += 1;
+    result.metrics.mean_nll += -stats.logp[i];
+    correct += stats.argmax[i] == tokens.labels[i] ? 1 : 0;
+    entropy += stats.entropy[i];
+    if (weights.token[i] == 0) continue;  // even if its loss is infinite
     result.loss += weights.nll[i] * nll + weights.z[i] * z;
-    result.per_token_loss[i] = options.loss_scale * (nll + z);
+    result.per_token_loss[i] = options.loss_scale * weights.token[i] * (nll + z);
+    result.metrics.z_loss += weights.z[i] * z;
 
     const double up = p * (upstream.empty() ? 1.0 : upstream.size() == 1 ? upstream[0] : upstream[i]);
     result.grads.logp[i] = -up * weights.nll[i] * (1 - smoothing) * class_weight;
     result.grads.cross[i] = -up * weights.nll[i] * smoothing;
     if (options.z_loss > 0) result.grads.lse[i] = up * weights.z[i] * 2 * options.z_loss * stats.lse[i];
-
-    result.metrics.tokens += 1;
-    result.metrics.mean_nll += -stats.logp[i];
-    result.metrics.z_loss += weights.z[i] * z;
-    correct += stats.argmax[i] == tokens.labels[i] ? 1 : 0;
-    entropy += stats.entropy[i];
   }
   if (result.metrics.tokens > 0) {
     const auto count = static_cast<double>(result.metrics.tokens);

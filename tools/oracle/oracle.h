@@ -47,8 +47,9 @@ struct Tokens {
   double softcap = 0;  ///< 0: none
   /// The type to which raw logits are rounded.
   std::optional<DType> round_logits_to;
-  int64_t top_k = 0;   ///< how many of the largest logits of each row are listed
-  StatsRequest draws;  ///< what is drawn; the other statistics are not read
+  int64_t top_k = 0;             ///< how many of the largest logits of each row are listed
+  StatsRequest draws;            ///< what is drawn; the other statistics are not read
+  std::vector<int64_t> offsets;  ///< [S + 1]: the bounds of the sequences
 
   int64_t tokens() const { return static_cast<int64_t>(labels.size()); }
   int64_t vocab() const { return cross.size(); }
@@ -165,10 +166,11 @@ struct Loss {
 Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options,
                            std::span<const double> upstream = {});
 
-/// The factors of each row's terms in the loss.
+/// The factors of each row's terms in the loss: 0 for ignored rows.
 struct LossWeights {
-  VectorXd nll;  ///< [N]: loss_scale / normaliser of the negative log-likelihood
-  VectorXd z;    ///< [N]: the same for the z-loss
+  VectorXd nll;    ///< [N]: loss_scale · token weight / divisor of the negative log-likelihood
+  VectorXd z;      ///< [N]: the same for the z-loss
+  VectorXd token;  ///< [N]: the token weight
 };
 LossWeights loss_weights(const Tokens& tokens, const CrossEntropy& options);
 

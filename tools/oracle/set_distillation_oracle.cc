@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "oracle/distillation_oracle.h"
+#include "oracle/token_mean.h"
 
 namespace logitless::oracle {
 namespace {
@@ -120,8 +121,8 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
   for (size_t row = 0; row < sets.size(); ++row) {
     if (sets[row].empty()) counted[row] = kNoLabel;
   }
-  const std::vector<double> divisors =
-      mean_divisors({options.reduction, options.mean_over, options.num_items_in_batch}, counted, offsets);
+  const TokenMean mean = token_mean(options, counted);
+  const std::vector<double> divisors = mean_divisors(mean, counted, offsets);
   SetDistillationTruth out;
   for (auto* column : {&out.per_token_loss, &out.divergence, &out.teacher_mass, &out.student_mass, &out.nll}) {
     column->assign(counted.size(), 0);
@@ -146,8 +147,9 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
     const double weight = options.divergence_weight * (options.temperature_squared ? temperature * temperature : 1);
     VectorXd gradient = VectorXd::Zero(vocab);
     const double value = divergence_of(logits, row, sets[r], log_t, options, log_outside, gradient);
-    const double scale = options.loss_scale / divisors[r];
-    out.per_token_loss[r] = options.loss_scale * weight * value;
+    const double weighted = options.loss_scale * mean.weights[r];
+    const double scale = weighted / divisors[r];
+    out.per_token_loss[r] = weighted * weight * value;
     out.divergence[r] = value;
     out.teacher_mass[r] = mass;
     ++out.rows;
@@ -156,7 +158,7 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
     gradient *= weight;
     if (options.hard_weight > 0) {
       out.nll[r] = -log_p[counted[r]];
-      out.per_token_loss[r] -= options.loss_scale * options.hard_weight * log_p[counted[r]];
+      out.per_token_loss[r] -= weighted * options.hard_weight * log_p[counted[r]];
       for (int64_t v = 0; v < vocab; ++v) {
         gradient[v] += options.hard_weight * (v == counted[r] ? std::expm1(log_p[v]) : std::exp(log_p[v]));
       }

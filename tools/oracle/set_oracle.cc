@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "oracle/token_mean.h"
+
 namespace logitless::oracle {
 namespace {
 
@@ -146,39 +148,39 @@ MatrixXd read_soft_targets(const SoftTargets& targets, int64_t tokens, int64_t v
   return q;
 }
 
-SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets& targets,
-                                     const SoftCrossEntropy& options, std::span<const double> upstream) {
+SoftTruth compute_soft_cross_entropy(const SetLogits& logits, std::span<const int64_t> offsets,
+                                     const SoftCrossEntropy& task) {
   const int64_t tokens = logits.products.rows(), vocab = logits.products.cols();
-  const MatrixXd q = read_soft_targets(targets, tokens, vocab);
-  const std::vector<bool> is_active = rows_of(targets, tokens);
-  const auto count = static_cast<double>(std::count(is_active.begin(), is_active.end(), true));
+  const MatrixXd q = read_soft_targets(task.targets, tokens, vocab);
+  std::vector<int64_t> labels;
+  for (const bool is_active : rows_of(task.targets, tokens)) labels.push_back(is_active ? 0 : kNoLabel);
+  const auto count = static_cast<double>(std::count(labels.begin(), labels.end(), 0));
+  const TokenMean mean = token_mean(task, labels);
+  const std::vector<double> divisors = mean_divisors(mean, labels, offsets);
   SoftTruth out;
   out.gamma = MatrixXd::Zero(tokens, vocab);
   out.per_token_loss.assign(static_cast<size_t>(tokens), 0);
   out.metrics.tokens = static_cast<int64_t>(count);
-  if (options.subtract_entropy) out.metrics.mean_target_entropy = out.metrics.mean_kl = 0;
-  if (count == 0) return out;
-  double scale = options.loss_scale;
-  if (options.reduction == Reduction::kMean) scale /= options.num_items_in_batch.value_or(count);
+  if (task.subtract_entropy) out.metrics.mean_target_entropy = out.metrics.mean_kl = 0;
   for (int64_t row = 0; row < tokens; ++row) {
     const auto r = static_cast<size_t>(row);
-    if (!is_active[r]) continue;
+    if (labels[r] == kNoLabel) continue;
     const VectorXd log_p = log_probabilities(logits, row, {});
     double cross = 0, entropy = 0;
     for (int64_t v = 0; v < vocab; ++v) {
       if (q(row, v) > 0) cross -= q(row, v) * log_p[v];
       entropy -= x_log_x(q(row, v));
     }
-    const double loss = options.subtract_entropy ? cross - entropy : cross;
-    out.loss += scale * loss;
-    out.per_token_loss[r] = options.loss_scale * loss;
+    const double loss = task.subtract_entropy ? cross - entropy : cross;
+    const double scale = task.loss_scale * mean.weights[r];
+    out.per_token_loss[r] = scale * loss;
+    out.loss += out.per_token_loss[r] / divisors[r];
     out.metrics.mean_cross_entropy += cross / count;
-    if (options.subtract_entropy) {
+    if (task.subtract_entropy) {
       out.metrics.mean_target_entropy += entropy / count;
       out.metrics.mean_kl += (cross - entropy) / count;
     }
-    const double given = upstream.empty() ? 1 : upstream.size() == 1 ? upstream[0] : upstream[r];
-    out.gamma.row(row) = -scale * given * q.row(row);
+    out.gamma.row(row) = -scale / divisors[r] * q.row(row);
   }
   return out;
 }

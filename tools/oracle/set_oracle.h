@@ -59,7 +59,8 @@ struct SoftTruth {
   SoftCrossEntropyMetrics metrics;
   MatrixXd gamma;  ///< [N, V]: dL/d log p of upstream · loss
 };
-SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets& targets,
-                                     const SoftCrossEntropy& options, std::span<const double> upstream = {});
+/// `offsets`: the bounds of the sequences.
+SoftTruth compute_soft_cross_entropy(const SetLogits& logits, std::span<const int64_t> offsets,
+                                     const SoftCrossEntropy& task);
 
 }  // namespace logitless::oracle

@@ -35,17 +35,28 @@ double tokens_in_loss(const IdLogps&, const Job& job, double /*tokens*/) {
   return static_cast<double>(job["set_ids"].view.count()) / std::max(1.0, static_cast<double>(job.tokens));
 }
 
+// Returns the mean of the token weights; those of ignored tokens may be anything.
+double mean_token_weight(const Job& job) {
+  const std::span<const double> weights = job["token_weights"].values<double>();
+  if (weights.empty()) return 1;
+  double sum = 0;
+  for (const double weight : weights) sum += std::isfinite(weight) ? weight : 0;
+  return sum / static_cast<double>(weights.size());
+}
+
 double tokens_in_loss(const auto& options, const Job& job, double tokens) {
   if constexpr (requires { options.average_log_prob; }) {  // of a sequence's sum
     return options.average_log_prob ? 1 : tokens_per_sequence(job, tokens);
   } else {
-    if (options.reduction != Reduction::kMean) return tokens;
-    if (tokens == 0) return 1.0;
-    double summed = tokens, counted = tokens;  // counted: the mean's divisor without num_items_in_batch
-    if constexpr (requires { options.mean_over; }) {
-      if (options.mean_over != MeanOver::kTokens) counted = static_cast<double>(std::max<int64_t>(1, job.sequences));
-      if (options.mean_over == MeanOver::kSequenceMeans) summed = counted;
-    }
+    double summed = tokens * mean_token_weight(job);
+    if (options.reduction != Reduction::kMean) return summed;
+    if (summed == 0) return 1.0;
+    double counted = tokens;  // the mean's divisor without num_items_in_batch
+    if (options.mean_over == MeanOver::kTokenWeights) counted = summed;
+    const bool of_sequences =
+        options.mean_over == MeanOver::kSequences || options.mean_over == MeanOver::kSequenceMeans;
+    if (of_sequences) counted = static_cast<double>(std::max<int64_t>(1, job.sequences));
+    if (options.mean_over == MeanOver::kSequenceMeans) summed *= counted / tokens;
     return summed / options.num_items_in_batch.value_or(counted);
   }
 }

@@ -94,8 +94,9 @@ struct Inputs {
   /// Restricts the call to the vocabulary entries that the file `spec` or the config lists, if either does.
   /// Throws io::Error.
   void choose_entries(const io::Config& config, const std::string& spec = "");
-  /// Adds the tensors that a config draws even for real inputs: class weights and temperatures.
-  void add_seeded_vectors(const io::Config& config);
+  /// Adds the tensors that a config draws even for real inputs: class weights, temperatures and, if wanted,
+  /// token weights.
+  void add_seeded_vectors(const io::Config& config, bool token_weights);
 };
 
 enum class SeededValues {

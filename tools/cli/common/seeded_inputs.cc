@@ -300,11 +300,10 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   add_values("vocab_ids", "K", ids);
 }
 
-void Inputs::add_seeded_vectors(const Config& config) {
-  if (config.class_weights) {
-    const auto weight = [](const SeededNumbers& numbers, int64_t i) { return 0.5 + numbers.uniform(i); };
-    add_drawn<float>(config, "class_weights", "W", job.vocab_size, weight, *this);
-  }
+void Inputs::add_seeded_vectors(const Config& config, bool token_weights) {
+  const auto weight = [](const SeededNumbers& numbers, int64_t i) { return 0.5 + numbers.uniform(i); };
+  if (config.class_weights) add_drawn<float>(config, "class_weights", "W", job.vocab_size, weight, *this);
+  if (token_weights) add_drawn<double>(config, "token_weights", "N", job.tokens, weight, *this);
   if (config.temperature.per_token()) {
     const auto& [low, high] = config.temperature;
     const auto temperature = [&, low = low, high = high](const SeededNumbers& numbers, int64_t i) {
@@ -378,7 +377,7 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   }
   const bool wide = job.vocab_size > kMaxInt32 || ignore_index > kMaxInt32 || ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);
-  inputs.add_seeded_vectors(config);
+  inputs.add_seeded_vectors(config, config.has_token_weights());
   io::for_each_task([&]<class Task> {
     if (config.runs<Task>()) add_seeded_batch(config, config.of<Task>(), inputs);
   });

@@ -503,6 +503,9 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   if (config.ignored_fraction != 0) {
     throw Error(config.place_of("ignored_fraction") + " is for seeded targets, but --targets was given");
   }
+  if (config.token_weights && paths.has("token_weights")) {
+    throw Error(config.place_of("token_weights") + " draws weights, but --token-weights was given");
+  }
   check_level(config, paths);
   Inputs inputs;
   const io::TensorHandle targets = open(paths, "targets", io::TensorClass::kInteger, 1, kBatched, inputs);
@@ -515,7 +518,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(config, paths, inputs);
   read_batch(config, paths, inputs);
-  inputs.add_seeded_vectors(config);
+  inputs.add_seeded_vectors(config, config.token_weights);
   inputs.files.check();
   return inputs;
 }

@@ -105,7 +105,7 @@ Truth truth_of(const TaskRun& call, const SetDistillation& task, const void* /*h
 Truth truth_of(const TaskRun& call, const SoftCrossEntropy& task, const void* /*held_logits*/) {
   Truth truth;
   const oracle::SetLogits logits = logits_of_sets(call);
-  oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, task.targets, task);
+  oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, offsets_of(call), task);
   truth.loss.loss = soft.loss;
   truth.loss.per_token_loss = std::move(soft.per_token_loss);
   truth.d_raw.emplace(soft.gamma.rows(), soft.gamma.cols());
