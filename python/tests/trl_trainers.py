@@ -16,6 +16,9 @@ if not hasattr(utils, "add_fused_lm_head"):
 
 from small_models import batch, model_of, tokenizer_of  # noqa: E402
 
+from trl.kernels import chunked_divergence  # noqa: E402
+
+from logitless import _lazy_logits  # noqa: E402
 from logitless.trl import patch, unpatch  # noqa: E402
 
 STEPS = 4
@@ -42,7 +45,12 @@ EXPERIMENTAL = {
 PREFERENCES = ("dpo", "cpo", "orpo", "tpo")
 WITH_REWARDS = ("grpo", "rloo", "gmpo", "a2po", "online_dpo", "sdpo")
 WITH_TEACHER = ("distillation", "gkd", "gold", "iw_opd")
-CHATS = ("gkd", "gold", "iw_opd")
+FROM_FOLDER = ("grpo", "rloo", "gmpo", "sdft", "sdpo")  # they load a second model
+CHATS = ("gkd", "iw_opd")
+
+
+def steps_of(kind):
+    return 2 if kind in EXPERIMENTAL else STEPS
 
 
 def classes_of(kind):
@@ -57,6 +65,11 @@ def classes_of(kind):
 
 def row_of(kind, i):
     prompt, a, b, c = text(3 + i % 3), text(4 + i % 5), text(5 + i % 4), text(4 + i % 3)
+    if kind == "gold":  # it only tokenises with a tokenizer of bytes
+        ids = tokenizer()(f"{prompt} {a}")["input_ids"]
+        mask = [int(n >= 3 + i % 3) for n in range(len(ids))]
+        texts = {"original_prompt_text": prompt, "original_completion_text": a}
+        return {"input_ids": ids, "completion_mask": mask, **texts}
     if kind in CHATS:
         return {"messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": a}]}
     if kind in PREFERENCES:
@@ -103,7 +116,7 @@ def own_options(kind):
     if kind in ("grpo", "rloo", "gmpo"):
         return dict(beta=0.04, num_generations=4, max_completion_length=5, temperature=0.8)
     return {
-        "a2po": dict(max_completion_length=5, num_value_samples=4, filter_all_incorrect=False),
+        "a2po": dict(max_completion_length=3, num_value_samples=4, filter_all_incorrect=False),
         "cpo": dict(max_length=32),
         "distillation": dict(max_completion_length=5, temperature=0.8),
         "gkd": dict(max_new_tokens=5),
@@ -120,7 +133,7 @@ def trainer_of(kind, model, folder, peft_config=None, compute_loss_func=None, **
     trainer_class, config_class = classes_of(kind)
     arguments = dict(
         output_dir=str(folder),
-        max_steps=STEPS,
+        max_steps=steps_of(kind),
         per_device_train_batch_size=4,
         per_device_eval_batch_size=4,
         logging_steps=1,
@@ -150,7 +163,7 @@ def trainer_of(kind, model, folder, peft_config=None, compute_loss_func=None, **
     if kind == "iw_opd":  # it reads the teacher's tokenizer
         tokenizer().save_pretrained(folder / "teacher")
         more["teacher_model"].config._name_or_path = str(folder / "teacher")
-    if kind in ("sft", "cpo", "tpo", "distillation"):
+    if kind in ("sft", "cpo", "distillation"):
         more["eval_dataset"] = data
     args = config_class(**{**arguments, **own_options(kind), **options})
     return trainer_class(model=model, args=args, **more)
@@ -174,9 +187,11 @@ def expect_equal(got, want, absolute=1e-4):
 
 
 def no_head_of_trls(monkeypatch):
-    """Makes a call of TRL's own function an error."""
+    """Makes calls of TRL's own functions an error, and logits that a loss reads as a whole."""
     forward = lambda *_: pytest.fail("TRL's own head was called")  # noqa: E731
     monkeypatch.setattr(utils._ChunkedLogProbFunction, "forward", staticmethod(forward))
+    monkeypatch.setattr(chunked_divergence.ChunkedDivergenceFunction, "forward", staticmethod(forward))
+    monkeypatch.setattr(_lazy_logits, "dense_rows", lambda *_: pytest.fail("logits were computed"))
 
 
 def built(name):
