@@ -152,8 +152,9 @@ class TrlHead:
             forward = _forward_of(model)
             if forward is None:
                 raise ValueError(
-                    f"{type(trainer).__name__}.{name} has no head of TRL's to replace (TRL {trl.__version__}): create "
-                    "the trainer again if the model's forward was replaced since"
+                    f"{type(trainer).__name__}.{name} has no head of TRL's to replace (TRL {trl.__version__}): "
+                    f"logitless.trl is written for TRL {WRITTEN_FOR}. If the model's forward was replaced since, create "
+                    "the trainer again"
                 )
             self._forwards[name] = forward
 

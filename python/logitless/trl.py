@@ -94,11 +94,14 @@ def _check_settings(trainer: Any, kind: Any) -> None:
 
 
 def patch(trainer: Any) -> Any:
-    """Makes a TRL trainer compute its log-probabilities, and the statistics that it logs, by the fused head.
-    The model and the reference model are patched, and only positions with a label are computed.
+    """Makes a TRL trainer compute its loss, and the statistics that it logs, by the fused head. The model, the
+    reference model and the teacher are patched.
 
     Everything else is still TRL's code: labels and masks, the loss, its reduction, the auxiliary loss of
-    experts, generation. Calls without labels (generate(), logits for compute_metrics) run as before.
+    experts, generation. docs/transformers.md lists the trainers, and what is computed for each.
+
+    The heads of experimental trainers return logits whose operators are fused. An operator that is not known
+    computes the logits, and warns once.
 
     Args:
         trainer: a trainer of TRL, before train().
@@ -107,11 +110,11 @@ def patch(trainer: Any) -> Any:
         The trainer.
 
     Raises:
-        ValueError: the head has an adapter, is not a linear layer of torch, bitsandbytes or torchao, or is
-            not on the CPU; or TRL computes the loss from logits (SFTTrainer's label_smoothing_factor, or a
-            compute_loss_func other than logitless.transformers.compute_loss_func()); or the trainer does not
-            use log-probabilities.
-        RuntimeError: the head of the installed TRL version is not supported.
+        ValueError: the trainer is not supported; or its head has an adapter, is not a linear layer of torch,
+            bitsandbytes or torchao, or is not on the CPU; or an option makes TRL compute the loss from all
+            logits (such as SFTTrainer's label_smoothing_factor, or a compute_loss_func other than
+            logitless.transformers.compute_loss_func()).
+        RuntimeError: the head or the divergence of the installed TRL version is not supported.
 
     Example:
         >>> from logitless.trl import patch

@@ -273,14 +273,19 @@ def test_data_parallel_models_find_the_parameters(tmp_path, no_logits):
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("modules", [("lm_head", "q_proj"), ("q_proj",)])
-def test_adapters(modules, no_logits):
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("llama", dict(target_modules=["lm_head", "q_proj"])),
+        ("llama", dict(target_modules=["q_proj"], modules_to_save=["lm_head"])),
+        ("tied llama", dict(target_modules=["q_proj"], trainable_token_indices=[3, 5])),
+    ],
+)
+def test_adapters(name, options, no_logits):
     peft = pytest.importorskip("peft")
     torch.manual_seed(0)
-    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=list(modules), init_lora_weights=False)
-    model = peft.get_peft_model(model_of("llama"), config).eval()
+    config = peft.LoraConfig(r=4, lora_alpha=8, init_lora_weights=False, **options)
+    model = peft.get_peft_model(model_of(name), config).eval()
     want = result_of(model, LOSSES["preference"])
     read_lazily(model.get_base_model())
     expect_same(result_of(model, LOSSES["preference"]), want)
-    with model.disable_adapter(), torch.no_grad():
-        assert isinstance(model(batch()[0]).logits, LazyLogits)
