@@ -7,10 +7,11 @@
 
 The models are random. Each run has its own process, and the two heads take turns. Memory is the rise of
 resident memory since before the first step, including gradients and the optimizer's state. The seconds
-exclude the generation of answers (GRPO and RLOO), which both run with the model's own head.
+exclude the generation of answers, which both run with the model's own head.
 """
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -22,9 +23,12 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
 from resident_memory import begin_peak, peak_above  # noqa: E402
 
-TRAINERS = ("sft", "dpo", "kto", "grpo", "rloo")
+TRAINERS = ("sft", "dpo", "kto", "grpo", "rloo", "distillation", "cpo", "orpo", "tpo", "online_dpo", "gkd", "sdft")
+EXPERIMENTAL = {"cpo": "CPO", "orpo": "ORPO", "tpo": "TPO", "online_dpo": "OnlineDPO", "gkd": "GKD", "sdft": "SDFT"}
+LOGS = ("loss", "grad_norm", "entropy")
 # No network, no telemetry by TRL, no progress bars.
 QUIET = {"HF_HUB_OFFLINE": "1", "CI": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+QUIET["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 
 def tokenizer_of(vocab):
@@ -35,7 +39,12 @@ def tokenizer_of(vocab):
     words = tokenizers.Tokenizer(model)
     words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="t0", bos_token="t1", eos_token="t2", unk_token="t1"
+        tokenizer_object=words,
+        pad_token="t0",
+        bos_token="t1",
+        eos_token="t2",
+        unk_token="t1",
+        chat_template="{% for message in messages %}{{ message['content'] }} {% endfor %}",
     )
 
 
@@ -49,21 +58,26 @@ def rows_of(kind, options):
     rows = []
     for i in range(options.batch * options.steps):
         prompt, answer = text(options.prompt), " " + text(options.completion)
+        pair = {"prompt": prompt, "chosen": answer, "rejected": " " + text(options.completion)}
+        chat = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
         rows.append(
             {
                 "sft": {"prompt": prompt, "completion": answer},
-                "dpo": {"prompt": prompt, "chosen": answer, "rejected": " " + text(options.completion)},
+                **dict.fromkeys(("dpo", "cpo", "orpo"), pair),
+                "tpo": {**pair, "reference": " " + text(options.completion)},
+                "gkd": {"messages": chat},
+                "sdft": {"prompt": prompt, "privileged_context": answer},
                 "kto": {"prompt": prompt, "completion": answer, "label": i % 2 == 0},
             }.get(kind, {"prompt": prompt})
         )
     return datasets.Dataset.from_list(rows)
 
 
-def model_of(options):
+def model_of(options, seed=0):
     import torch
     import transformers
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = transformers.LlamaConfig(
         vocab_size=options.vocab,
         hidden_size=options.hidden,
@@ -85,16 +99,16 @@ def reward(completion_ids, **_):
     return [sum(i % 7 for i in ids) / len(ids) for ids in completion_ids]
 
 
-def trainer_of(kind, options, folder):
+def classes_of(kind):
     import trl
 
-    classes = {
-        "sft": (trl.SFTTrainer, trl.SFTConfig),
-        "dpo": (trl.DPOTrainer, trl.DPOConfig),
-        "kto": (trl.KTOTrainer, trl.KTOConfig),
-        "grpo": (trl.GRPOTrainer, trl.GRPOConfig),
-        "rloo": (trl.RLOOTrainer, trl.RLOOConfig),
-    }
+    module, name = trl, "Distillation" if kind == "distillation" else kind.upper()
+    if kind in EXPERIMENTAL:
+        module, name = importlib.import_module(f"trl.experimental.{kind}"), EXPERIMENTAL[kind]
+    return getattr(module, f"{name}Trainer"), getattr(module, f"{name}Config")
+
+
+def trainer_of(kind, options, folder):
     model = model_of(options)
     arguments = dict(
         output_dir=folder,
@@ -118,9 +132,24 @@ def trainer_of(kind, options, folder):
         arguments |= dict(num_generations=min(4, options.batch), max_completion_length=options.completion, beta=0.0)
         arguments |= dict(generation_kwargs={"min_new_tokens": options.completion})
         more["reward_funcs"] = reward
-    elif kind in ("dpo", "kto") and not options.lora:
+    elif kind in ("dpo", "kto", "online_dpo") and not options.lora:
         more["ref_model"] = model_of(options)
-    trainer_class, config_class = classes[kind]
+    if kind in ("distillation", "sdft", "online_dpo"):  # they sample
+        length = "max_new_tokens" if kind == "online_dpo" else "max_completion_length"
+        arguments |= {length: options.completion, "generation_kwargs": {"min_new_tokens": options.completion}}
+    if kind == "online_dpo":
+        more["reward_funcs"] = reward
+    if kind in ("distillation", "gkd"):
+        more["teacher_model"] = model_of(options, seed=1)
+    if kind == "gkd":
+        arguments |= dict(lmbda=0.0)
+    if kind == "sdft":
+        arguments |= dict(distillation_mode="full_logits", num_generations=2)
+        model.save_pretrained(os.path.join(folder, "model"))  # it loads the teacher
+        model = os.path.join(folder, "model")
+    if kind in ("cpo", "orpo"):
+        arguments |= dict(max_length=options.prompt + options.completion)
+    trainer_class, config_class = classes_of(kind)
     return trainer_class(model=model, args=config_class(**arguments), **more)
 
 
@@ -159,7 +188,7 @@ def run(kind, head, options):
         trainer.train()
         peak = peak_above(before) / 2**20
     steps = [entry for entry in trainer.state.log_history if "loss" in entry]
-    logged = {name: [entry[name] for entry in steps] for name in ("loss", "grad_norm", "entropy")}
+    logged = {name: [entry[name] for entry in steps] for name in LOGS if name in steps[0]}
     return {"seconds": seconds, "mib": peak, **logged}
 
 
@@ -205,7 +234,7 @@ def main():
         seconds = {h: statistics.median(s for r in rs for s in r["seconds"][1:]) for h, rs in runs.items()}
         mib = {h: statistics.median(r["mib"] for r in rs) for h, rs in runs.items()}
         apart = []
-        for name in ("loss", "grad_norm", "entropy"):
+        for name in [name for name in LOGS if name in runs["plain"][0]]:
             plain, fused = runs["plain"][0][name], runs["fused"][0][name]
             largest = max(map(abs, plain)) or 1
             apart.append(f"{name} {max(abs(a - b) for a, b in zip(plain, fused, strict=True)) / largest:.1e}")

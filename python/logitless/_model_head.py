@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import _lazy_divergence  # noqa: F401 (registers its rules)
 from ._absent_logits import AbsentLogits
+from ._lazy_logits import LazyLogits
 from ._torch_call import check_cpu
 from ._torch_quantised import is_quantised_layer, packed_of
 from .lora import HeadWeight, check_peft, from_peft, has_trained_rows, is_lora, rows_from_peft
@@ -25,10 +27,13 @@ class HandsOn:
 
     _unpatched: type
     _logitless_packed: PackedWeight | None = None  # the argument of patch(head=)
+    _logitless_read: set[str] | None = None  # what losses have read of its LazyLogits, if it returns them
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if getattr(_calls, "head", None) is self:
             return AbsentLogits.of(input, self, *_weight_and_bias(self))
+        if self._logitless_read is not None and not (torch.compiler.is_compiling() or _generates(input)):
+            return LazyLogits.of(AbsentLogits.of(input, self, *_weight_and_bias(self)), self._logitless_read)
         return super().forward(input, *args, **kwargs)  # type: ignore[misc]
 
     def _get_name(self) -> str:
@@ -36,6 +41,11 @@ class HandsOn:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (_new_of, (self._unpatched,), *super().__reduce_ex__(protocol)[2:])
+
+
+def _generates(hidden: Tensor) -> bool:
+    """Tells whether the states are those of generate(): one position per sequence, whose logits it reads."""
+    return not torch.is_grad_enabled() and hidden.shape[-2:-1].numel() == 1
 
 
 class _Head(HandsOn, torch.nn.Linear):
@@ -62,7 +72,28 @@ def unpatch_heads(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, HandsOn):
             vars(module).pop("_logitless_packed", None)
+            vars(module).pop("_logitless_read", None)
             module.__class__ = module._unpatched
+
+
+def read_lazily(model: Any) -> None:
+    """Makes the model's head return LazyLogits, also in calls that are not fused."""
+    head = fused_head(model)
+    if head._logitless_read is None:
+        head._logitless_read = set()
+
+
+def reads_lazily(model: Any) -> bool:
+    """Tells whether the model's head returns LazyLogits."""
+    return any(isinstance(module, HandsOn) and module._logitless_read is not None for module in model.modules())
+
+
+def unread_lazily(model: Any) -> None:
+    """Undoes read_lazily()."""
+    if getattr(model, "_logitless", None) is None:  # not patched by logitless.transformers, too
+        return unpatch_heads(model)
+    for module in model.modules():
+        vars(module).pop("_logitless_read", None)
 
 
 def without_logits(head: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -187,7 +187,7 @@ def test_says_what_is_wrong():
 @pytest.mark.parametrize("kind", [standing_in, with_bitsandbytes, with_torchao])
 def test_what_trl_asks_for(kind):
     pytest.importorskip("trl")
-    from logitless.trl import _log_probs
+    from logitless._trl_head import _log_probs
 
     model = model_of("llama")
     numbers, _ = kind(model)

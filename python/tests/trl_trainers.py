@@ -2,6 +2,7 @@
 """Small TRL trainers for the tests. Tests that import this are skipped if TRL, or its fused head, is missing."""
 
 import copy
+import importlib
 
 import pytest
 
@@ -15,6 +16,9 @@ if not hasattr(utils, "add_fused_lm_head"):
 
 from small_models import batch, model_of, tokenizer_of  # noqa: E402
 
+from trl.kernels import chunked_divergence  # noqa: E402
+
+from logitless import _lazy_logits  # noqa: E402
 from logitless.trl import patch, unpatch  # noqa: E402
 
 STEPS = 4
@@ -24,33 +28,73 @@ def text(length):
     return " ".join(f"t{i}" for i in torch.randint(3, 97, (length,)).tolist())
 
 
+# TRL's experimental trainers, by module and name.
+EXPERIMENTAL = {
+    "a2po": "A2PO",
+    "cpo": "CPO",
+    "gkd": "GKD",
+    "gmpo": "GMPO",
+    "gold": "GOLD",
+    "iw_opd": "IWOPD",
+    "online_dpo": "OnlineDPO",
+    "orpo": "ORPO",
+    "sdft": "SDFT",
+    "sdpo": "SDPO",
+    "tpo": "TPO",
+}
+PREFERENCES = ("dpo", "cpo", "orpo", "tpo")
+WITH_REWARDS = ("grpo", "rloo", "gmpo", "a2po", "online_dpo", "sdpo")
+WITH_TEACHER = ("distillation", "gkd", "gold", "iw_opd")
+FROM_FOLDER = ("grpo", "rloo", "gmpo", "sdft", "sdpo")  # they load a second model
+CHATS = ("gkd", "iw_opd")
+
+
+def steps_of(kind):
+    return 2 if kind in EXPERIMENTAL else STEPS
+
+
+def classes_of(kind):
+    """The trainer and its configuration."""
+    if kind not in EXPERIMENTAL:
+        name = {"distillation": "Distillation"}.get(kind, kind.upper())
+        return getattr(trl, f"{name}Trainer"), getattr(trl, f"{name}Config")
+    name = EXPERIMENTAL[kind]
+    module = importlib.import_module(f"trl.experimental.{kind}")
+    return getattr(module, f"{name}Trainer"), getattr(module, f"{name}Config")
+
+
+def row_of(kind, i):
+    prompt, a, b, c = text(3 + i % 3), text(4 + i % 5), text(5 + i % 4), text(4 + i % 3)
+    if kind == "gold":  # it only tokenises with a tokenizer of bytes
+        ids = tokenizer()(f"{prompt} {a}")["input_ids"]
+        mask = [int(n >= 3 + i % 3) for n in range(len(ids))]
+        texts = {"original_prompt_text": prompt, "original_completion_text": a}
+        return {"input_ids": ids, "completion_mask": mask, **texts}
+    if kind in CHATS:
+        return {"messages": [{"role": "user", "content": prompt}, {"role": "assistant", "content": a}]}
+    if kind in PREFERENCES:
+        pair = {"prompt": prompt, "chosen": " " + a, "rejected": " " + b}
+        return {**pair, "reference": " " + c} if kind == "tpo" else pair
+    return {
+        "sft": {"prompt": prompt, "completion": " " + a},
+        "kto": {"prompt": prompt, "completion": " " + a, "label": i % 2 == 0},
+        "sdft": {"prompt": prompt, "privileged_context": a},
+    }.get(kind, {"prompt": prompt})
+
+
 def rows_of(kind, count=16):
     """Prompts and completions of various lengths."""
     torch.manual_seed(3)
-    rows = []
-    for i in range(count):
-        prompt, a, b = text(3 + i % 3), text(4 + i % 5), text(5 + i % 4)
-        rows.append(
-            {
-                "sft": {"prompt": prompt, "completion": " " + a},
-                "dpo": {"prompt": prompt, "chosen": " " + a, "rejected": " " + b},
-                "kto": {"prompt": prompt, "completion": " " + a, "label": i % 2 == 0},
-            }.get(kind, {"prompt": prompt})
-        )
-    return datasets.Dataset.from_list(rows)
+    return datasets.Dataset.from_list([row_of(kind, i) for i in range(count)])
 
 
 def reward(completion_ids, **_):
     return [sum(i % 7 for i in ids) / len(ids) for ids in completion_ids]
 
 
-CLASSES = {
-    "sft": (trl.SFTTrainer, trl.SFTConfig),
-    "dpo": (trl.DPOTrainer, trl.DPOConfig),
-    "kto": (trl.KTOTrainer, trl.KTOConfig),
-    "grpo": (trl.GRPOTrainer, trl.GRPOConfig),
-    "rloo": (trl.RLOOTrainer, trl.RLOOConfig),
-}
+def success(completions, **_):
+    """A reward of 0 or 1."""
+    return [float(len(completion) % 2) for completion in completions]
 
 
 def reference_of(model):
@@ -62,14 +106,34 @@ def reference_of(model):
     return reference
 
 
+def tokenizer():
+    made = tokenizer_of([f"t{i}" for i in range(97)])
+    made.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+    return made
+
+
+def own_options(kind):
+    if kind in ("grpo", "rloo", "gmpo"):
+        return dict(beta=0.04, num_generations=4, max_completion_length=5, temperature=0.8)
+    return {
+        "a2po": dict(max_completion_length=3, num_value_samples=4, filter_all_incorrect=False),
+        "cpo": dict(max_length=32),
+        "distillation": dict(max_completion_length=5, temperature=0.8),
+        "gkd": dict(max_new_tokens=5),
+        "gold": dict(max_completion_length=5),
+        "iw_opd": dict(max_completion_length=5),
+        "online_dpo": dict(max_new_tokens=5, max_length=32),
+        "orpo": dict(max_length=32),
+        "sdft": dict(max_completion_length=5, num_generations=2, temperature=0.8, distillation_topk=5),
+        "sdpo": dict(max_completion_length=5, num_generations=2, success_reward_threshold=0.5),
+    }.get(kind, {})
+
+
 def trainer_of(kind, model, folder, peft_config=None, compute_loss_func=None, **options):
-    trainer_class, config_class = CLASSES[kind]
-    own = {"grpo": {"beta": 0.04}, "rloo": {"beta": 0.04}}.get(kind, {})
-    if kind in ("grpo", "rloo"):
-        own |= dict(num_generations=4, max_completion_length=5, temperature=0.8)
+    trainer_class, config_class = classes_of(kind)
     arguments = dict(
         output_dir=str(folder),
-        max_steps=STEPS,
+        max_steps=steps_of(kind),
         per_device_train_batch_size=4,
         per_device_eval_batch_size=4,
         logging_steps=1,
@@ -83,16 +147,26 @@ def trainer_of(kind, model, folder, peft_config=None, compute_loss_func=None, **
         seed=5,
     )
     data = rows_of(kind)
-    more = {"peft_config": peft_config, "train_dataset": data, "processing_class": tokenizer_of([f"t{i}" for i in range(97)])}
-    if kind in ("grpo", "rloo"):
-        more["reward_funcs"] = reward
+    more = {"train_dataset": data, "processing_class": tokenizer()}
+    if kind != "a2po":
+        more["peft_config"] = peft_config
+    if kind in WITH_REWARDS:
+        more["reward_funcs"] = success if kind in ("a2po", "sdpo") else reward
     elif kind in ("dpo", "kto"):
         more["ref_model"] = None if peft_config else reference_of(model)
-    else:
+    elif kind == "sft":
         more["compute_loss_func"] = compute_loss_func
-    if kind == "sft":
+    if kind == "online_dpo":
+        more["ref_model"] = None if peft_config else reference_of(model)
+    if kind in WITH_TEACHER:
+        more["teacher_model"] = reference_of(model)
+    if kind == "iw_opd":  # it reads the teacher's tokenizer
+        tokenizer().save_pretrained(folder / "teacher")
+        more["teacher_model"].config._name_or_path = str(folder / "teacher")
+    if kind in ("sft", "cpo", "distillation"):
         more["eval_dataset"] = data
-    return trainer_class(model=model, args=config_class(**{**arguments, **own, **options}), **more)
+    args = config_class(**{**arguments, **own_options(kind), **options})
+    return trainer_class(model=model, args=args, **more)
 
 
 def logs_of(trainer):
@@ -113,9 +187,11 @@ def expect_equal(got, want, absolute=1e-4):
 
 
 def no_head_of_trls(monkeypatch):
-    """Makes a call of TRL's own function an error."""
+    """Makes calls of TRL's own functions an error, and logits that a loss reads as a whole."""
     forward = lambda *_: pytest.fail("TRL's own head was called")  # noqa: E731
     monkeypatch.setattr(utils._ChunkedLogProbFunction, "forward", staticmethod(forward))
+    monkeypatch.setattr(chunked_divergence.ChunkedDivergenceFunction, "forward", staticmethod(forward))
+    monkeypatch.setattr(_lazy_logits, "dense_rows", lambda *_: pytest.fail("logits were computed"))
 
 
 def built(name):
