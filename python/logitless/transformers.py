@@ -27,7 +27,8 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 
 from ._absent_logits import AbsentLogits, UnfollowedLogits
 from ._logits_on_read import LogitsOnRead
-from ._model_head import fused_head, unpatch_heads, without_logits
+from ._model_head import fused_head, unpatch_class, unpatch_heads, without_logits
+from ._split_heads import has_base, is_split
 from ._torch_options import BACKWARD, Options
 from .packed import PackedWeight
 
@@ -229,8 +230,12 @@ def _loss(
     return logits.loss(given, ignore_index, shift, num_items_in_batch, **backward)
 
 
+_WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+
+
 def causal_lm(model: Any, name: str = "model") -> Any:
-    """The causal LM inside the wrappers of PEFT, torch.compile and DistributedDataParallel."""
+    """The causal LM inside the wrappers of PEFT, torch.compile, DistributedDataParallel, FSDP1 and
+    DeepSpeed."""
     given = model
     while True:
         if not isinstance(model, torch.nn.Module):
@@ -239,7 +244,7 @@ def causal_lm(model: Any, name: str = "model") -> Any:
             model = model.get_base_model()
         elif "_orig_mod" in getattr(model, "_modules", {}):
             model = model._orig_mod
-        elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        elif any(has_base(model, name) for name in _WRAPPERS):
             model = model.module
         elif isinstance(model, PreTrainedModel):
             return model
@@ -248,7 +253,7 @@ def causal_lm(model: Any, name: str = "model") -> Any:
     what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
     raise TypeError(
         f"{name} must be a model of transformers, as from AutoModelForCausalLM.from_pretrained(), or one wrapped by "
-        f"PEFT, torch.compile or DistributedDataParallel, not {what}"
+        f"PEFT, torch.compile, DistributedDataParallel, FSDP or DeepSpeed, not {what}"
     )
 
 
@@ -330,7 +335,8 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
         base.__class__ = _class_of(type(base))
     base._logitless = _Installed(False, backward)
     try:
-        _try(base)
+        if not is_split(base):
+            _try(base)
     except ValueError:
         unpatch(base)
         raise
@@ -362,7 +368,7 @@ def unpatch(model: Any) -> Any:
     if getattr(base, "_logitless", None) is None:
         raise ValueError("the model is not patched")
     del base._logitless
-    base.__class__ = type(base)._unpatched
+    unpatch_class(base)
     unpatch_heads(base)
     return model
 
