@@ -14,13 +14,15 @@ _GATHERING = ("torch.distributed.fsdp", "torch.distributed._composable", "deepsp
 # The module whose hooks change the layouts of a layer's input and output.
 _LAYOUTS = "torch.distributed.tensor"
 
-# Attributes of parameters that FSDP2 and tensor parallelism, DeepSpeed, and FSDP1 have split.
-_MARKS = ("placements", "ds_id", "_fsdp_flattened")
+def is_sharded(model: Any) -> bool:
+    """Tells whether FSDP or ZeRO stage 3 shards the module. Its weights are then only whole during its call."""
+    return getattr(model, "_is_fsdp_managed_module", False) or hasattr(model, "ds_id")
 
 
 def is_split(model: Any) -> bool:
-    """Tells whether some parameter of the model is split over ranks."""
-    return any(hasattr(parameter, mark) for parameter in model.parameters() for mark in _MARKS)
+    """Tells whether some parameter of the model is split over ranks, also by tensor parallelism or by
+    deepspeed.zero.Init()."""
+    return is_sharded(model) or any(hasattr(p, "placements") or hasattr(p, "ds_id") for p in model.parameters())
 
 
 def has_base(module: Any, name: str) -> bool:
@@ -109,8 +111,8 @@ class SplitHead(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the head's weight is split over ranks (FSDP, ZeRO stage 3), and whole only while the model's forward runs: "
-            "pass labels in the model's call for a loss, and use patch(model, return_logits=True) for logits"
+            "the head's weight is sharded (FSDP, ZeRO stage 3), and whole only while the model's forward runs: "
+            "patch(model, return_logits=True) returns logits that can be read"
         )
 
 

@@ -28,7 +28,7 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from ._absent_logits import AbsentLogits, UnfollowedLogits
 from ._logits_on_read import LogitsOnRead
 from ._model_head import fused_head, unpatch_class, unpatch_heads, without_logits
-from ._split_heads import has_base, is_split
+from ._split_heads import has_base, is_sharded, is_split
 from ._torch_options import BACKWARD, Options
 from .packed import PackedWeight
 
@@ -53,6 +53,11 @@ _TRAINS_WITHOUT_LABELS = (
     "logitless: the patched model trains in a call without labels, which computes its logits: a loss of these logits is "
     "not fused. Trainer removes the labels from the call if it has a label_smoothing_factor or a compute_loss_func: "
     "give it compute_loss_func=logitless.transformers.compute_loss_func(model, label_smoothing=...)"
+)
+_SHARDED_WITHOUT_LABELS = (
+    "logitless: the patched model trains in a call without labels, which computes its logits: FSDP or ZeRO stage 3 shards "
+    "the head, which is whole only during this call. For a fused loss pass labels in the call: without a "
+    "label_smoothing_factor and a compute_loss_func, Trainer does"
 )
 _TRL_TAKES_OVER = (
     "logitless: a trainer of TRL calls its own head, in chunks, instead of the patched model's: patch() has no effect "
@@ -125,10 +130,11 @@ def _forward(
 ) -> Any:
     installed = getattr(model, "_logitless", None)
     labels = args[place] if place is not None and len(args) > place else kwargs.get("labels")
-    if installed is None or (labels is None and not installed.without_labels):
+    sharded = labels is None and is_sharded(model)
+    if installed is None or (labels is None and (sharded or not installed.without_labels)):
         if installed is not None and model.training and torch.is_grad_enabled():
             if not torch.compiler.is_compiling():
-                installed.tell(_TRAINS_WITHOUT_LABELS)
+                installed.tell(_SHARDED_WITHOUT_LABELS if sharded else _TRAINS_WITHOUT_LABELS)
         return forward(model, *args, **kwargs)
     output = without_logits(fused_head(model), forward, model, *args, **kwargs)
     compute = installed.return_logits and labels is not None
