@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import _core
 from ._heads import with_weights
+from ._split_heads import SplitHead, check_gathered, whole
 from ._torch_call import current_context
 from ._torch_head import HeadTensors, lora_states
 from .lora import HeadWeight, LoraWeight, is_lora
@@ -68,7 +69,8 @@ class AbsentLogits:
     The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. `entries`
     selects vocabulary entries (None: all). Where `masked` [V] is true, logits are `fill`. `cast` is the type
     in which autocast would have run the head, or None. `weight` and `bias` are the head's at the time of its
-    call; changing an adapter changes them later. `read_after_loss` is true once the loss has been computed.
+    call; changing an adapter changes them later. With `gathered`, the head has them only in a call of its own.
+    `read_after_loss` is true once the loss has been computed.
     `is_slice` is true if an in-place operation would change other logits, too.
     """
 
@@ -88,10 +90,14 @@ class AbsentLogits:
         fill: float = 0.0,
         is_slice: bool = False,
         read_after_loss: bool = False,
+        gathered: bool = False,
     ) -> None:
         self._hidden = hidden
         self._head = head
-        self._weight, self._bias = (head.weight, head.bias) if weight is None else (weight, bias)
+        self._gathered = gathered
+        self._weight, self._bias = weight, bias
+        if weight is None and not gathered:
+            self._weight, self._bias = head.weight, head.bias
         self._scale = scale
         self._softcap = softcap
         self.dtype = dtype or cast or hidden.dtype
@@ -103,13 +109,15 @@ class AbsentLogits:
         self._read_after_loss = read_after_loss
 
     @staticmethod
-    def of(hidden: Tensor, head: Any, weight: HeadWeight, bias: Tensor | None) -> AbsentLogits:
+    def of(
+        hidden: Tensor, head: Any, weight: HeadWeight | None = None, bias: Tensor | None = None
+    ) -> AbsentLogits:
         """The placeholder for head(hidden) under the current autocast. `weight` and `bias` are the head's
-        current ones."""
+        current ones; without a weight, the head has it only in a call of its own."""
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
             cast = torch.get_autocast_dtype("cpu")
-        return AbsentLogits(hidden, head, weight, bias, cast=cast)
+        return AbsentLogits(hidden, head, weight, bias, cast=cast, gathered=weight is None)
 
     def _with(self, hidden: Tensor | None = None, **changes: Any) -> AbsentLogits:
         """A copy with these changes."""
@@ -122,6 +130,7 @@ class AbsentLogits:
             "masked": self._masked,
             "fill": self._fill,
             "read_after_loss": self._read_after_loss,
+            "gathered": self._gathered,
         }
         state.update(changes)
         return AbsentLogits(self._hidden if hidden is None else hidden, self._head, self._weight, self._bias, **state)
@@ -131,9 +140,13 @@ class AbsentLogits:
         return self._with(read_after_loss=True)
 
     @property
+    def _head_entries(self) -> int:
+        return int(self._head.out_features if self._weight is None else self._weight.shape[0])
+
+    @property
     def _entry_count(self) -> int:
-        whole = int(self._weight.shape[0])
-        return whole if self._entries is None else len(range(*self._entries.indices(whole)))
+        entries = self._head_entries
+        return entries if self._entries is None else len(range(*self._entries.indices(entries)))
 
     @property
     def shape(self) -> torch.Size:
@@ -255,18 +268,33 @@ class AbsentLogits:
         return self._with(self._hidden[(*tokens, slice(None))], is_slice=True)._of_entries(named[-1])
 
     def _of_entries(self, part: slice) -> AbsentLogits:
-        whole = range(int(self._weight.shape[0]))
-        kept = (whole if self._entries is None else whole[self._entries])[part]
+        entries = range(self._head_entries)
+        kept = (entries if self._entries is None else entries[self._entries])[part]
         if len(kept) == 0 or kept.step < 1:
             self.refuse("read")
         masked = None if self._masked is None else self._masked[part]
         return self._with(entries=slice(kept.start, kept.stop, kept.step), masked=masked, is_slice=True)
 
-    def _operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
-        operands = [self._hidden, self._weight, self._bias]
+    def _in_head(self, function: Any) -> Any:
+        """function(hidden states, weight, bias), in a call of the head if it has its weight only there."""
+        if not self._gathered:
+            return function(self._hidden, self._weight, self._bias)
+        if self._read_after_loss:
+            raise SplitHead
+        return self._head(self._hidden, logitless=function)
+
+    def _operands(
+        self, hidden: Tensor, weight: HeadWeight, bias: Tensor | None, by_slices: bool = False
+    ) -> tuple[Tensor, HeadWeight, Tensor | None]:
+        """The operands of the product. With `by_slices` a DTensor may stay this rank's slice of the head."""
+        lora = weight if isinstance(weight, LoraWeight) else None
+        check_gathered(bias, *((lora.weight, lora.a, lora.b) if lora else (weight,)))
+        if not by_slices or self._entries is not None or self._masked is not None:
+            weight, bias = whole(weight), whole(bias)
         if self._entries is not None:
-            operands[1] = _rows_of(self._weight, self._entries)
-            operands[2] = None if self._bias is None else self._bias[self._entries]
+            weight = _rows_of(weight, self._entries)
+            bias = None if bias is None else bias[self._entries]
+        operands = [hidden, weight, bias]
         if self._cast is not None:
             operands = [x.to(self._cast) if isinstance(x, Tensor) else x for x in operands]
         return tuple(operands)  # type: ignore[return-value]
@@ -280,10 +308,10 @@ class AbsentLogits:
         if self._masked is not None and not self._fill <= _NO_PROBABILITY:
             self.refuse(f"masked by {self._fill}, which is not at most {_NO_PROBABILITY}")
 
-    def _masked_operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
+    def _masked_operands(self, *given: Any, by_slices: bool = False) -> tuple[Tensor, HeadWeight, Tensor | None]:
         """The operands of the fused head. A mask becomes -inf in the bias."""
         self.check()
-        hidden, weight, bias = self._operands()
+        hidden, weight, bias = self._operands(*given, by_slices=by_slices)
         if self._masked is None:
             return hidden, weight, bias
         bias = hidden.new_zeros(self._entry_count) if bias is None else bias
@@ -292,7 +320,7 @@ class AbsentLogits:
     def head_tensors(self) -> list[Tensor]:
         """The tensors of the head on which the logits depend."""
         lora = self._weight if isinstance(self._weight, LoraWeight) else None
-        given = (lora.weight, lora.a, lora.b) if lora else (self._weight,)
+        given: tuple[Any, ...] = (lora.weight, lora.a, lora.b) if lora else (self._weight,)
         if isinstance(self._weight, PackedWeight):
             given = (getattr(self._head, "weight", None),)
         return [tensor for tensor in (*given, self._bias) if isinstance(tensor, Tensor)]
@@ -310,7 +338,7 @@ class AbsentLogits:
     def materialise(self) -> Tensor:
         """Computes the logits."""
         with torch.autocast("cpu", dtype=self._cast or torch.bfloat16, enabled=self._cast is not None):
-            logits = self._raw(*self._operands())
+            logits = self._in_head(lambda *given: self._raw(*self._operands(*given)))
         if self._softcap:
             logits = torch.tanh(logits / self._softcap)
         if self._scale != 1:
@@ -340,27 +368,29 @@ class AbsentLogits:
         """The factor by which the logits (capped, if they have a softcap) are multiplied."""
         return self._scale / self._softcap if self._softcap else self._scale
 
-    def _arguments(self) -> dict[str, Any]:
-        """Arguments for a _core call without gradients, with one row per token."""
-        hidden, weight, bias = self._masked_operands()
-        given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
+    def _called(self, function: Any, more: dict[str, Any]) -> Any:
+        """The result of a function of _core without gradients, with one row per token."""
+        return self._in_head(lambda *given: function(current_context(), {**self._arguments(*given), **more}))
+
+    def _arguments(self, *given: Any) -> dict[str, Any]:
+        hidden, weight, bias = self._masked_operands(*given)
+        options: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
         if not isinstance(weight, Tensor):
-            given, weight = with_weights({**given, "weight": weight}), None  # type: ignore[assignment]
-        arguments = HeadTensors((hidden, weight, bias), given).arguments
+            options, weight = with_weights({**options, "weight": weight}), None  # type: ignore[assignment]
+        arguments = HeadTensors((hidden, weight, bias), options).arguments
         arguments["hidden"] = arguments["hidden"].reshape(-1, self._hidden.shape[-1])
         return {**arguments, "temperature": 1.0 / self.factor, "dtype": "float64"}
 
     def token_stats(self, targets: Tensor, **wanted: Any) -> dict[str, Tensor]:
         """The columns of token_stats() for one target per token, from unrounded logits."""
-        arguments = {**self._arguments(), "targets": targets, **wanted}
-        columns, _ = _core.token_stats(current_context(), arguments)
+        columns, _ = self._called(_core.token_stats, {"targets": targets, **wanted})
         return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def set_logps(self, ids: Tensor, offsets: Tensor) -> Tensor:
         """Log-probabilities normalised over each token's set of ids, reading only their rows of the head.
         Differences within a set equal differences of logits."""
-        arguments = {**self._arguments(), "ids": ids, "id_offsets": offsets, "normalise_over": "set"}
-        result, _ = _core.id_logps(current_context(), arguments)
+        more = {"ids": ids, "id_offsets": offsets, "normalise_over": "set"}
+        result, _ = self._called(_core.id_logps, more)
         return torch.from_numpy(result["logps"])
 
     def loss(
@@ -374,8 +404,8 @@ class AbsentLogits:
     ) -> Tensor:
         """The cross-entropy: the mean, or the sum divided by `items`. It is float32, or float64 for float64
         states. `backward` are the options for sampled or certified gradients."""
-        hidden, weight, bias = self._masked_operands()
-        if labels.shape != hidden.shape[:-1]:
+        self.check()
+        if labels.shape != self._hidden.shape[:-1]:
             raise ValueError(f"labels have shape {tuple(labels.shape)}, but logits {tuple(self.shape)}")
         predicted = labels[..., 1:] if shift else labels
         if self._masked is not None and not torch.compiler.is_compiling():
@@ -383,20 +413,25 @@ class AbsentLogits:
         if items is not None:
             # A step without labels has 0 items. Its loss is 0, as for a mean over no tokens.
             items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
-        return linear_cross_entropy(
-            hidden,
-            weight,
-            labels,
-            linear_bias=bias,
-            ignore_index=ignore_index,
-            label_smoothing=label_smoothing,
-            softcap=self._softcap,
-            temperature=1.0 / self.factor,
-            shift=shift,
-            num_items_in_batch=items,
-            loss_dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32,
-            **backward,
-        )
+
+        def fused(*given: Any) -> Tensor:
+            hidden, weight, bias = self._masked_operands(*given, by_slices=True)
+            return linear_cross_entropy(
+                hidden,
+                weight,
+                labels,
+                linear_bias=bias,
+                ignore_index=ignore_index,
+                label_smoothing=label_smoothing,
+                softcap=self._softcap,
+                temperature=1.0 / self.factor,
+                shift=shift,
+                num_items_in_batch=items,
+                loss_dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32,
+                **backward,
+            )
+
+        return self._in_head(fused)
 
     def _check_masked(self, labels: Tensor) -> None:
         in_head = labels[(labels >= 0) & (labels < self._entry_count)]

@@ -14,6 +14,14 @@ from torch import Tensor
 from . import _lazy_divergence  # noqa: F401 (registers its rules)
 from ._absent_logits import AbsentLogits
 from ._lazy_logits import LazyLogits
+from ._split_heads import (
+    check_layouts,
+    class_before_fsdp,
+    inside_fsdp1,
+    is_gathered_in_its_call,
+    is_known_hook,
+    replicated_input,
+)
 from ._torch_call import check_cpu
 from ._torch_quantised import is_quantised_layer, packed_of
 from .lora import HeadWeight, check_peft, from_peft, has_trained_rows, is_lora, rows_from_peft
@@ -23,18 +31,34 @@ _calls = threading.local()  # .head: the head of this thread's fused call, which
 
 
 class HandsOn:
-    """First base of the class of a patched model's head. In a fused call the head returns AbsentLogits."""
+    """First base of the class of a patched model's head. In a fused call the head returns AbsentLogits, and
+    runs none of its hooks.
+
+    A head that is gathered in its call is called again for the loss, with a function `logitless` of hidden
+    states, weight and bias. The hooks then gather the weight for this function, and again for its backward.
+    """
 
     _unpatched: type
     _logitless_packed: PackedWeight | None = None  # the argument of patch(head=)
     _logitless_read: set[str] | None = None  # what losses have read of its LazyLogits, if it returns them
 
-    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_calls, "head", None) is self:
-            return AbsentLogits.of(input, self, *_weight_and_bias(self))
-        if self._logitless_read is not None and not (torch.compiler.is_compiling() or _generates(input)):
-            return LazyLogits.of(AbsentLogits.of(input, self, *_weight_and_bias(self)), self._logitless_read)
-        return super().forward(input, *args, **kwargs)  # type: ignore[misc]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_calls, "head", None) is not self or "logitless" in kwargs:
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        hidden = replicated_input(self, args[0] if args else kwargs["input"])
+        if is_gathered_in_its_call(self):
+            return AbsentLogits.of(hidden, self)
+        return AbsentLogits.of(hidden, self, *_weight_and_bias(self))
+
+    def forward(self, input: Tensor, *args: Any, logitless: Any = None, **kwargs: Any) -> Any:
+        if logitless is None:
+            reads_lazily = self._logitless_read is not None and not is_gathered_in_its_call(self)
+            if reads_lazily and not (torch.compiler.is_compiling() or _generates(input)):
+                return LazyLogits.of(AbsentLogits.of(input, self, *_weight_and_bias(self)), self._logitless_read)
+            return super().forward(input, *args, **kwargs)  # type: ignore[misc]
+        if inside_fsdp1(self) is not self:
+            return super().forward(input, logitless=logitless)  # type: ignore[misc]
+        return logitless(input, *_weight_and_bias(self))
 
     def _get_name(self) -> str:
         return self._unpatched.__name__
@@ -67,13 +91,20 @@ def _new_of(base: type) -> Any:
     return cls.__new__(cls)
 
 
+def unpatch_class(module: Any) -> None:
+    """Restores the class of a patched module. A class that fully_shard() derived from the patched one stays:
+    without the patch's settings it runs as before."""
+    if "_unpatched" in vars(type(module)):
+        module.__class__ = module._unpatched
+
+
 def unpatch_heads(model: Any) -> None:
     """Restores the classes of a model's heads."""
     for module in model.modules():
         if isinstance(module, HandsOn):
             vars(module).pop("_logitless_packed", None)
             vars(module).pop("_logitless_read", None)
-            module.__class__ = module._unpatched
+            unpatch_class(module)
 
 
 def read_lazily(model: Any) -> None:
@@ -122,7 +153,7 @@ def _weight_and_bias(head: Any) -> tuple[HeadWeight, Tensor | None]:
 
 
 def _class_without_patch(module: Any) -> type:
-    return module._unpatched if isinstance(module, HandsOn) else type(module)
+    return class_before_fsdp(module._unpatched if isinstance(module, HandsOn) else type(module))
 
 
 def _head_of(model: Any) -> Any:
@@ -220,14 +251,15 @@ def _check_hooks(head: Any) -> None:
             "adapter_names gives rows of one batch different adapters, which a fused head does not support: call the "
             "model once for each adapter"
         )
-    if hooks:
+    if not all(map(is_known_hook, hooks)):
         raise ValueError("the head has hooks, which would not see its logits: remove them")
 
 
 def fused_head(model: Any, given: PackedWeight | None = None) -> Any:
-    """The model's output head, checked and made able to return AbsentLogits. `given`, if not None, is its
-    weight."""
-    head = _head_of(model)
+    """The model's output head, checked and made able to return AbsentLogits: FSDP1's wrapper if it has one.
+    `given`, if not None, is its weight."""
+    outer = _head_of(model)
+    head = inside_fsdp1(outer)
     packed = _given_to(head) if given is None else given
     if is_lora(head):
         _check_lora(model, head, packed)
@@ -236,12 +268,10 @@ def fused_head(model: Any, given: PackedWeight | None = None) -> Any:
     else:
         _check_layer(head, packed, ", give patch(model, head=...) what it holds, or unpatch(model)")
     _check_hooks(head)
-    if "forward" in vars(head):
-        raise ValueError(
-            "the head's forward was replaced (accelerate's hooks do that, and TRL's cast_lm_head_to_fp32)"
-        )
-    if not isinstance(head, HandsOn):
-        head.__class__ = _class_of(type(head))
+    check_layouts(head)
+    for module in (head, outer):
+        if not isinstance(module, HandsOn):
+            module.__class__ = _class_of(type(module))
     if given is not None:
         head._logitless_packed = given
-    return head
+    return outer

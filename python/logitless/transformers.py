@@ -27,7 +27,8 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 
 from ._absent_logits import AbsentLogits, UnfollowedLogits
 from ._logits_on_read import LogitsOnRead
-from ._model_head import fused_head, unpatch_heads, without_logits
+from ._model_head import fused_head, unpatch_class, unpatch_heads, without_logits
+from ._split_heads import has_base, is_sharded, is_split
 from ._torch_options import BACKWARD, Options
 from .packed import PackedWeight
 
@@ -52,6 +53,11 @@ _TRAINS_WITHOUT_LABELS = (
     "logitless: the patched model trains in a call without labels, which computes its logits: a loss of these logits is "
     "not fused. Trainer removes the labels from the call if it has a label_smoothing_factor or a compute_loss_func: "
     "give it compute_loss_func=logitless.transformers.compute_loss_func(model, label_smoothing=...)"
+)
+_SHARDED_WITHOUT_LABELS = (
+    "logitless: the patched model trains in a call without labels, which computes its logits: FSDP or ZeRO stage 3 shards "
+    "the head, which is whole only during this call. For a fused loss pass labels in the call: without a "
+    "label_smoothing_factor and a compute_loss_func, Trainer does"
 )
 _TRL_TAKES_OVER = (
     "logitless: a trainer of TRL calls its own head, in chunks, instead of the patched model's: patch() has no effect "
@@ -124,10 +130,11 @@ def _forward(
 ) -> Any:
     installed = getattr(model, "_logitless", None)
     labels = args[place] if place is not None and len(args) > place else kwargs.get("labels")
-    if installed is None or (labels is None and not installed.without_labels):
+    sharded = labels is None and is_sharded(model)
+    if installed is None or (labels is None and (sharded or not installed.without_labels)):
         if installed is not None and model.training and torch.is_grad_enabled():
             if not torch.compiler.is_compiling():
-                installed.tell(_TRAINS_WITHOUT_LABELS)
+                installed.tell(_SHARDED_WITHOUT_LABELS if sharded else _TRAINS_WITHOUT_LABELS)
         return forward(model, *args, **kwargs)
     output = without_logits(fused_head(model), forward, model, *args, **kwargs)
     compute = installed.return_logits and labels is not None
@@ -229,8 +236,12 @@ def _loss(
     return logits.loss(given, ignore_index, shift, num_items_in_batch, **backward)
 
 
+_WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+
+
 def causal_lm(model: Any, name: str = "model") -> Any:
-    """The causal LM inside the wrappers of PEFT, torch.compile and DistributedDataParallel."""
+    """The causal LM inside the wrappers of PEFT, torch.compile, DistributedDataParallel, FSDP1 and
+    DeepSpeed."""
     given = model
     while True:
         if not isinstance(model, torch.nn.Module):
@@ -239,7 +250,7 @@ def causal_lm(model: Any, name: str = "model") -> Any:
             model = model.get_base_model()
         elif "_orig_mod" in getattr(model, "_modules", {}):
             model = model._orig_mod
-        elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        elif any(has_base(model, name) for name in _WRAPPERS):
             model = model.module
         elif isinstance(model, PreTrainedModel):
             return model
@@ -248,7 +259,7 @@ def causal_lm(model: Any, name: str = "model") -> Any:
     what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
     raise TypeError(
         f"{name} must be a model of transformers, as from AutoModelForCausalLM.from_pretrained(), or one wrapped by "
-        f"PEFT, torch.compile or DistributedDataParallel, not {what}"
+        f"PEFT, torch.compile, DistributedDataParallel, FSDP or DeepSpeed, not {what}"
     )
 
 
@@ -330,7 +341,8 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
         base.__class__ = _class_of(type(base))
     base._logitless = _Installed(False, backward)
     try:
-        _try(base)
+        if not is_split(base):
+            _try(base)
     except ValueError:
         unpatch(base)
         raise
@@ -362,7 +374,7 @@ def unpatch(model: Any) -> Any:
     if getattr(base, "_logitless", None) is None:
         raise ValueError("the model is not patched")
     del base._logitless
-    base.__class__ = type(base)._unpatched
+    unpatch_class(base)
     unpatch_heads(base)
     return model
 

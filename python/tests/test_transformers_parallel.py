@@ -1,6 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Patched models under DistributedDataParallel, which looks for unused parameters in the outputs and copies
-outputs."""
+outputs, and on ranks that split the head, each in its own process."""
+
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +79,10 @@ def test_a_copy_of_logits_waits_and_keeps_its_history():
         assert model.model.embed_tokens.weight.grad.any()
     logits = model(input_ids=ids).logits
     torch.testing.assert_close(logits.clone() * 1, logits * 1)
+
+
+def test_two_processes_with_split_heads_and_batches():
+    program = pathlib.Path(__file__).with_name("split_heads.py")
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith("ranks have the gradients of plain models\n")
