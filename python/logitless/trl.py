@@ -12,6 +12,10 @@ the log-probabilities and statistics that the loss and the logs need. patch() re
 
 from __future__ import annotations
 
+from ._extras import check_extra
+
+check_extra("trl")
+
 import inspect
 import types
 from typing import Any
