@@ -6,7 +6,7 @@ same bytes for the same sources, packages and tools.
     finish.py WHEEL FOLDER [--debs FOLDER --root FOLDER] [--refuse PATH ...]
 
 writes the wheel into FOLDER. Bundled libraries are Debian's. The list is CycloneDX 1.6, in .dist-info/sboms (PEP
-770). Texts come from /usr/share/doc, and from --root for the packages in --debs: those of another architecture.
+770). Texts come from /usr/share/doc, and from --root for the packages in --debs, which are of another architecture.
 A library that _LIBRARIES does not list is an error, and so is a program or library that holds a path of --refuse.
 """
 
@@ -34,7 +34,7 @@ from index_metadata import address
 
 
 class Component(NamedTuple):
-    """Something that the wheel contains: its name, Debian package ("" if it has none), and SPDX expression."""
+    """A part of the wheel: its name, its Debian package (or ""), and its SPDX expression."""
 
     name: str
     package: str
@@ -68,12 +68,14 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Packages:
-    """Debian's packages: those of another architecture in a folder of .deb files, which are unpacked in `root`, and
-    the installed ones."""
+    """Debian's packages: .deb files of another architecture, which are unpacked in `root`, and the installed
+    ones."""
 
     def __init__(self, debs: pathlib.Path | None, root: pathlib.Path | None) -> None:
         self._root = root
         self._debs = {path.name.partition("_")[0]: path for path in sorted(debs.glob("*.deb"))} if debs else {}
+        if debs and not self._debs:
+            sys.exit(f"finish.py: {debs} has no .deb files")
 
     def purl_and_version(self, package: str) -> tuple[str, str]:
         shown = "--showformat=${Version} ${Architecture}"
@@ -147,7 +149,8 @@ def _describe(components: list[tuple[Component, list[str]]], files: dict[str, by
     # Debian's copyright files refer to common texts.
     references = {name.decode() for text in texts.values() for name in re.findall(rb"common-licenses/([\w.-]*\w)", text)}
     for name in references | {"MPL-2.0"}:
-        texts[f"{name}.txt"] = pathlib.Path("/usr/share/common-licenses", name).read_bytes()
+        path = pathlib.Path("/usr/share/common-licenses", name).resolve()  # GPL is GPL-3
+        texts[f"{path.name}.txt"] = path.read_bytes()
     project: dict[str, Any] = {
         "type": "library", "bom-ref": "logitless", "name": "logitless", "version": version,
         "purl": f"pkg:pypi/logitless@{version}", "licenses": [{"expression": "Apache-2.0"}],

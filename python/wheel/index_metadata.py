@@ -19,7 +19,7 @@ _FENCED = re.compile(r"(^```.*?^```$)", flags=re.DOTALL | re.MULTILINE)
 
 
 def address() -> str:
-    """The repository's address, without a slash at its end; empty if CITATION.cff has none."""
+    """The repository's address, without a slash at its end, or "" if CITATION.cff does not name it."""
     line = re.search(r"^repository-code: *(.*)$", (_ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     if line is None:
         return ""
