@@ -10,6 +10,10 @@ of a function are defined by help(logitless.ArrayLike).
 
 from __future__ import annotations
 
+from ._extras import check_extra
+
+check_extra("jax")
+
 import math
 from typing import Any, Literal, Optional, Union
 

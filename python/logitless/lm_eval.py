@@ -11,6 +11,10 @@ accepts LogitlessLM(pretrained=model, tokenizer=tokenizer).
 
 from __future__ import annotations
 
+from ._extras import check_extra
+
+check_extra("lm_eval")
+
 import logging
 from collections.abc import Iterator
 from typing import Any

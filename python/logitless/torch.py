@@ -13,6 +13,10 @@ words floats, numbers and flags in help() of a function are defined by help(logi
 
 from __future__ import annotations
 
+from ._extras import check_extra
+
+check_extra("torch")
+
 import warnings
 from typing import Any, Optional, Union
 

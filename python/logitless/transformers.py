@@ -12,6 +12,10 @@ logits before the loss (a scale, a softcap, a slice), and the loss applies it ti
 
 from __future__ import annotations
 
+from ._extras import check_extra
+
+check_extra("transformers")
+
 import dataclasses
 import functools
 import inspect

@@ -14,6 +14,10 @@ read logits: patch() makes the heads return logits whose operators are fused.
 
 from __future__ import annotations
 
+from ._extras import check_extra
+
+check_extra("trl")
+
 from typing import Any
 
 import torch
