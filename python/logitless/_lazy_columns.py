@@ -134,7 +134,7 @@ class LazyColumns:
         return self._at_targets(column, store["targets", rows], rows, ids) if name == "logp" else column
 
     def _at_targets(self, logp: Tensor, known: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
-        """Log-probabilities of ids, where `logp` are those of the ids that the store knows."""
+        """Log-probabilities of ids. `logp` has the log-probabilities of `known` ids."""
         other = known != ids
         if not other.any():
             return logp

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _lazy_divergence  # noqa: F401 (registers its rules)
 from ._absent_logits import AbsentLogits
-from ._lazy_logits import LazyLogits
+from ._lazy_divergence import LazyLogits  # with all its rules
 from ._split_heads import (
     check_layouts,
     class_before_fsdp,
@@ -68,7 +67,7 @@ class HandsOn:
 
 
 def _generates(hidden: Tensor) -> bool:
-    """Tells whether the states are those of generate(): one position per sequence, whose logits it reads."""
+    """Tells whether generate() calls the head: it has one position per sequence, and reads all its logits."""
     return not torch.is_grad_enabled() and hidden.shape[-2:-1].numel() == 1
 
 

@@ -95,8 +95,8 @@ _PATCHED = {name: ours for name, (ours, _) in _NAMES.items()}
 
 
 def check_version(what: str, missing: set[str], function: Any, arguments: list[str]) -> None:
-    """Raises a RuntimeError if TRL's code does not use the names that the patch replaces, or if the function
-    behind them takes other arguments."""
+    """Raises a RuntimeError if TRL's code does not use the names that the patch replaces, or if the
+    function takes other arguments."""
     found = [] if function is None else [name for name in inspect.signature(function).parameters if name != "ctx"]
     if missing or found != arguments:
         differs = f"does not use {' and '.join(sorted(missing))}" if missing else f"passes {', '.join(found)}"

@@ -28,7 +28,7 @@ _SCALES = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_sca
 
 
 def _weight(weight: Tensor, hidden: Tensor) -> HeadWeight:
-    """The weight in the type of its product: that of hidden states, or autocast's, which the library casts to."""
+    """The weight in the type of hidden states, as TRL multiplies it. Under autocast the library casts both."""
     packed = packed_of(weight)
     return weight.to(hidden.dtype) if packed is None else packed
 
@@ -136,7 +136,7 @@ def _probe(model: Any) -> None:
             module.training = True
 
 
-# The fused head finds at most so many of the largest logits.
+# The largest k of topk_logps().
 _MOST = 256
 
 

@@ -2,6 +2,7 @@
 """LazyLogits: the operators by which the losses of TRL's experimental trainers read logits, against PyTorch."""
 
 import copy
+import math
 import pickle
 import warnings
 
@@ -177,11 +178,21 @@ def weighted(logits, ids, labels):
     return (parts * torch.linspace(0, 1, 97)).sum()
 
 
+def swapped_weights(logits, ids, labels):
+    """(1 - beta) KL(t || m) + beta KL(s || m), with m = beta t + (1 - beta) s."""
+    p, q = logits.log_softmax(-1), (logits.detach() * 0.9).log_softmax(-1)
+    mixture = torch.logsumexp(torch.stack([p + math.log(0.7), q + math.log(0.3)]), dim=0)
+    of_p, of_q = (F.kl_div(mixture, x, reduction="none", log_target=True) for x in (p, q))
+    return (0.3 * of_p + 0.7 * of_q).sum()
+
+
 def an_entry(logits, ids, labels):
     return logits[:, 2, 5].sum() + logits[..., :10].sum() + logits[None].square().sum()
 
 
-@pytest.mark.parametrize("loss", [squares, a_mean_with_a_gradient, smoothed, another_mixture, weighted, an_entry])
+@pytest.mark.parametrize(
+    "loss", [squares, a_mean_with_a_gradient, smoothed, another_mixture, weighted, swapped_weights, an_entry]
+)
 def test_other_operators_compute_the_logits_and_say_so_once(loss):
     model = model_of("llama").eval()
     want = result_of(model, loss)
