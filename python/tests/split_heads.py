@@ -4,14 +4,15 @@ compared with plain models in one process. test_transformers_parallel.py runs th
 
 import contextlib
 import functools
-import os
 import sys
 import tempfile
 import warnings
 
+import peft
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import transformers
 from small_models import batch, model_of
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
@@ -26,6 +27,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from logitless._logits_on_read import LogitsOnRead
+from logitless.torch import linear_cross_entropy
 from logitless.transformers import compute_loss_func, patch, unpatch
 
 RANKS = 2
@@ -127,6 +129,27 @@ def of_batches(rank, plain):
     assert model(**inputs_of(rank)).logits.requires_grad
 
 
+class WithLoss(torch.nn.Module):
+    """A training loop of one's own: the loss is computed in the forward of a unit that has the head."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, labels):
+        hidden = self.model.model(input_ids).last_hidden_state
+        loss = linear_cross_entropy(hidden, self.model.lm_head.weight, labels, shift=True)
+        return transformers.utils.ModelOutput(loss=loss)
+
+
+def of_tensors(rank, plain):
+    """linear_cross_entropy() on the weight of a sharded head."""
+    want = plain["llama"]
+    model = unit_of_all(WithLoss(model_of("llama")))
+    grads = {f"model.{name}": grad for name, grad in mean(want).items()}
+    expect(outcomes(model, inputs_of(rank)), want[rank][0], grads, what="linear_cross_entropy()")
+
+
 def of_flat_parameters(rank):
     """FSDP1 with use_orig_params=False, and bfloat16: compared with the same without patch()."""
     for what, split, bound in (
@@ -156,7 +179,7 @@ def of_rows(rank, plain):
     shifted = torch.nn.functional.pad(inputs["labels"], (0, 1), value=-100)[:, 1:]
     part = slice(0, 11) if rank == 0 else slice(11, 16)
     model = ddp(patch(model_of("llama")))
-    items = torch.tensor((shifted != -100).sum() / RANKS)
+    items = (shifted != -100).sum() / RANKS
     loss = model(
         input_ids=inputs["input_ids"],
         labels=shifted[:, part],
@@ -230,6 +253,10 @@ def refused(rank):
     both = in_two_axes(model_of("llama"))
     fully_shard(both.lm_head, mesh=init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("data", "tensor"))["data"])
     assert "the head is tensor parallel and an FSDP unit of its own" in error_of(lambda: patch(both))
+    lora = peft.LoraConfig(r=2, target_modules=["lm_head"])
+    adapted = peft.get_peft_model(patch(model_of("llama")), lora)
+    fully_shard(adapted.get_base_model().lm_head.base_layer)
+    assert "make the whole head one FSDP unit" in error_of(lambda: fully_shard(adapted)(**inputs))
     for split in (unit_of_all, functools.partial(units, head="head")):
         model = split(patch(model_of("llama"))).eval()
         with torch.no_grad():
@@ -282,6 +309,7 @@ def plain_results():
 def run_rank(rank, folder, plain):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     of_batches(rank, plain)
+    of_tensors(rank, plain)
     of_flat_parameters(rank)
     accumulated(rank, plain)
     of_rows(rank, plain)
