@@ -46,8 +46,10 @@ def full(tensor):
 
 def gradients(model):
     of_fsdp1 = isinstance(model, FullyShardedDataParallel) and model._use_orig_params
-    whole = FullyShardedDataParallel.summon_full_params(model, with_grads=True) if of_fsdp1 else contextlib.nullcontext()
-    with whole:
+    gathered = contextlib.nullcontext()
+    if of_fsdp1:
+        gathered = FullyShardedDataParallel.summon_full_params(model, with_grads=True)
+    with gathered:
         names = {name.replace("_fsdp_wrapped_module.", ""): p for name, p in model.named_parameters()}
         return {name.removeprefix("module."): full(p.grad) for name, p in names.items() if p.grad is not None}
 
@@ -91,8 +93,8 @@ def units(model, head, **options):
 
 def fsdp1(model, heads=True, **options):
     modules = {*model.model.layers, *([model.lm_head] if heads else [])}
-    policy = CustomPolicy(lambda module: module in modules)
-    return FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=torch.device("cpu"), **options)
+    options |= dict(auto_wrap_policy=CustomPolicy(lambda module: module in modules), device_id=torch.device("cpu"))
+    return FullyShardedDataParallel(model, **options)
 
 
 def ddp(model, **options):
@@ -105,7 +107,10 @@ OF_BATCHES = {
     "FSDP2, tied": ("tied llama", unit_of_all),
     "FSDP2, a softcap": ("gemma2", unit_of_all),
     "FSDP2, the head is a unit": ("llama", functools.partial(units, head="head")),
-    "FSDP2, norm and head are a unit": ("llama", functools.partial(units, head="norm and head", reshard_after_forward=False)),
+    "FSDP2, norm and head are a unit": (
+        "llama",
+        functools.partial(units, head="norm and head", reshard_after_forward=False),
+    ),
     "FSDP1": ("tied llama", functools.partial(fsdp1, heads=False, use_orig_params=True)),
     "FSDP1, the head is a unit": ("llama", functools.partial(fsdp1, use_orig_params=True)),
     "DDP": ("llama", functools.partial(ddp, static_graph=True)),

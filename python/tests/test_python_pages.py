@@ -86,6 +86,7 @@ BLOCKS = {
     "jax": (of_jax,),
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),
     "sampled-gradients": (of_torch,),
+    "split-heads": (None, None, None, None),  # of several processes: split_heads.py runs the first two
 }
 
 
