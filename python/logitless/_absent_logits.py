@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import _core
 from ._heads import with_weights
-from ._split_heads import SplitHead, check_gathered, whole
+from ._split_heads import SplitHead, check_gathered, check_lora_gathered, whole
 from ._torch_call import current_context
 from ._torch_head import HeadTensors, lora_states
 from .lora import HeadWeight, LoraWeight, is_lora
@@ -288,7 +288,8 @@ class AbsentLogits:
     ) -> tuple[Tensor, HeadWeight, Tensor | None]:
         """The operands of the product. With `by_slices` a DTensor may stay this rank's slice of the head."""
         lora = weight if isinstance(weight, LoraWeight) else None
-        check_gathered(bias, *((lora.weight, lora.a, lora.b) if lora else (weight,)))
+        check = check_lora_gathered if lora and not self._read_after_loss else check_gathered
+        check(bias, *((lora.weight, lora.a, lora.b) if lora else (weight,)))
         if not by_slices or self._entries is not None or self._masked is not None:
             weight, bias = whole(weight), whole(bias)
         if self._entries is not None:

@@ -116,16 +116,28 @@ class SplitHead(RuntimeError):
         )
 
 
+def _is_gathered(tensor: Tensor) -> bool:
+    tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor's
+    status = getattr(tensor, "ds_status", None)
+    if status is not None and status.name != "AVAILABLE":
+        return False
+    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
+
+
 def check_gathered(*tensors: Any) -> None:
     """Raises a SplitHead if a tensor's memory was freed, or holds a part of the tensor."""
     if torch.compiler.is_compiling():
         return
-    for tensor in tensors:
-        tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor's
-        if not isinstance(tensor, Tensor):
-            continue
-        status = getattr(tensor, "ds_status", None)
-        if (status is not None and status.name != "AVAILABLE") or (
-            tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
-        ):
-            raise SplitHead
+    if not all(_is_gathered(tensor) for tensor in tensors if isinstance(tensor, Tensor)):
+        raise SplitHead
+
+
+def check_lora_gathered(*tensors: Any) -> None:
+    """Raises unless the tensors of a LoRA on the head are whole in the head's call."""
+    if torch.compiler.is_compiling():
+        return
+    if any(isinstance(t, Tensor) and (hasattr(t, "placements") or not _is_gathered(t)) for t in tensors):
+        raise ValueError(
+            "the head has a LoRA, and the layers inside it are split over ranks one by one (FSDP units, tensor "
+            "parallelism): make the whole head one FSDP unit, or leave lm_head out of target_modules"
+        )

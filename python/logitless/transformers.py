@@ -59,8 +59,8 @@ _TRAINS_WITHOUT_LABELS = (
     "give it compute_loss_func=logitless.transformers.compute_loss_func(model, label_smoothing=...)"
 )
 _SHARDED_WITHOUT_LABELS = (
-    "logitless: the patched model trains in a call without labels, which computes its logits: FSDP or ZeRO stage 3 shards "
-    "the head, which is whole only during this call. For a fused loss pass labels in the call: without a "
+    "logitless: the patched model trains in a call without labels, which computes its logits: FSDP or ZeRO stage 3 "
+    "shards the head, which is whole only during this call. For a fused loss pass labels in the call: without a "
     "label_smoothing_factor and a compute_loss_func, Trainer does"
 )
 _TRL_TAKES_OVER = (
@@ -298,6 +298,9 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     backward="sampled" with noise=0.01 (or theta, and seed) and backward="certified" with tolerance=1e-3
     compute the head's gradients from a part of the vocabulary, as in linear_cross_entropy(). The loss is
     exact.
+
+    FSDP, ZeRO stage 3 or tensor parallelism may split the model before or after patch(). A model that is
+    split already is not called.
 
     A head quantised by bitsandbytes or torchao is read once, as by logitless.packed, and is frozen. For a
     head of any other class, head= gives the packed weight. With all of these, a PEFT LoRA on the head trains,

@@ -4,14 +4,15 @@ compared with plain models in one process. test_transformers_parallel.py runs th
 
 import contextlib
 import functools
-import os
 import sys
 import tempfile
 import warnings
 
+import peft
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import transformers
 from small_models import batch, model_of
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
@@ -26,6 +27,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from logitless._logits_on_read import LogitsOnRead
+from logitless.torch import linear_cross_entropy
 from logitless.transformers import compute_loss_func, patch, unpatch
 
 RANKS = 2
@@ -44,8 +46,10 @@ def full(tensor):
 
 def gradients(model):
     of_fsdp1 = isinstance(model, FullyShardedDataParallel) and model._use_orig_params
-    whole = FullyShardedDataParallel.summon_full_params(model, with_grads=True) if of_fsdp1 else contextlib.nullcontext()
-    with whole:
+    gathered = contextlib.nullcontext()
+    if of_fsdp1:
+        gathered = FullyShardedDataParallel.summon_full_params(model, with_grads=True)
+    with gathered:
         names = {name.replace("_fsdp_wrapped_module.", ""): p for name, p in model.named_parameters()}
         return {name.removeprefix("module."): full(p.grad) for name, p in names.items() if p.grad is not None}
 
@@ -89,8 +93,8 @@ def units(model, head, **options):
 
 def fsdp1(model, heads=True, **options):
     modules = {*model.model.layers, *([model.lm_head] if heads else [])}
-    policy = CustomPolicy(lambda module: module in modules)
-    return FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=torch.device("cpu"), **options)
+    options |= dict(auto_wrap_policy=CustomPolicy(lambda module: module in modules), device_id=torch.device("cpu"))
+    return FullyShardedDataParallel(model, **options)
 
 
 def ddp(model, **options):
@@ -103,7 +107,10 @@ OF_BATCHES = {
     "FSDP2, tied": ("tied llama", unit_of_all),
     "FSDP2, a softcap": ("gemma2", unit_of_all),
     "FSDP2, the head is a unit": ("llama", functools.partial(units, head="head")),
-    "FSDP2, norm and head are a unit": ("llama", functools.partial(units, head="norm and head", reshard_after_forward=False)),
+    "FSDP2, norm and head are a unit": (
+        "llama",
+        functools.partial(units, head="norm and head", reshard_after_forward=False),
+    ),
     "FSDP1": ("tied llama", functools.partial(fsdp1, heads=False, use_orig_params=True)),
     "FSDP1, the head is a unit": ("llama", functools.partial(fsdp1, use_orig_params=True)),
     "DDP": ("llama", functools.partial(ddp, static_graph=True)),
@@ -125,6 +132,27 @@ def of_batches(rank, plain):
     model = unpatch(unit_of_all(patch(model_of("llama"))))
     expect(outcomes(model, inputs_of(rank)), want[rank][0], mean(want), what="unpatch() after fully_shard()")
     assert model(**inputs_of(rank)).logits.requires_grad
+
+
+class WithLoss(torch.nn.Module):
+    """A training loop of one's own: the loss is computed in the forward of a unit that has the head."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, labels):
+        hidden = self.model.model(input_ids).last_hidden_state
+        loss = linear_cross_entropy(hidden, self.model.lm_head.weight, labels, shift=True)
+        return transformers.utils.ModelOutput(loss=loss)
+
+
+def of_tensors(rank, plain):
+    """linear_cross_entropy() on the weight of a sharded head."""
+    want = plain["llama"]
+    model = unit_of_all(WithLoss(model_of("llama")))
+    grads = {f"model.{name}": grad for name, grad in mean(want).items()}
+    expect(outcomes(model, inputs_of(rank)), want[rank][0], grads, what="linear_cross_entropy()")
 
 
 def of_flat_parameters(rank):
@@ -156,7 +184,7 @@ def of_rows(rank, plain):
     shifted = torch.nn.functional.pad(inputs["labels"], (0, 1), value=-100)[:, 1:]
     part = slice(0, 11) if rank == 0 else slice(11, 16)
     model = ddp(patch(model_of("llama")))
-    items = torch.tensor((shifted != -100).sum() / RANKS)
+    items = (shifted != -100).sum() / RANKS
     loss = model(
         input_ids=inputs["input_ids"],
         labels=shifted[:, part],
@@ -230,6 +258,10 @@ def refused(rank):
     both = in_two_axes(model_of("llama"))
     fully_shard(both.lm_head, mesh=init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("data", "tensor"))["data"])
     assert "the head is tensor parallel and an FSDP unit of its own" in error_of(lambda: patch(both))
+    lora = peft.LoraConfig(r=2, target_modules=["lm_head"])
+    adapted = peft.get_peft_model(patch(model_of("llama")), lora)
+    fully_shard(adapted.get_base_model().lm_head.base_layer)
+    assert "make the whole head one FSDP unit" in error_of(lambda: fully_shard(adapted)(**inputs))
     for split in (unit_of_all, functools.partial(units, head="head")):
         model = split(patch(model_of("llama"))).eval()
         with torch.no_grad():
@@ -282,6 +314,7 @@ def plain_results():
 def run_rank(rank, folder, plain):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     of_batches(rank, plain)
+    of_tensors(rank, plain)
     of_flat_parameters(rank)
     accumulated(rank, plain)
     of_rows(rank, plain)

@@ -87,6 +87,7 @@ BLOCKS = {
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),
     "sampled-gradients": (of_torch,),
     "sampling": (of_torch,),
+    "split-heads": (None, None, None, None),  # of several processes: split_heads.py runs the first two
 }
 
 

@@ -147,7 +147,8 @@ OfTokens evaluate_dft(const ProjectBatch& batch, const json& c) {
   of_tokens.tokens = static_cast<int64_t>(batch.ids.size());
   of_tokens.vocab_size = 1;
   of_tokens.picks = problem::target_picks(batch.ids);
-  loss::CrossEntropyLoss loss(task, of_tokens, ranks::Totals());
+  const std::vector<int64_t> offsets = {0, of_tokens.tokens};
+  loss::CrossEntropyLoss loss(task, offsets, of_tokens, ranks::Totals());
   return evaluated(loss, batch);
 }
 
