@@ -29,7 +29,7 @@ enum class Reduction {
 template <>
 inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 
-/// What Reduction::kMean divides the sum of the weighted losses by. With weights w_i (1 without token_weights):
+/// What Reduction::kMean divides the sum of the weighted losses by; w_i are the token_weights, or 1.
 enum class MeanOver {
   kTokens,         ///< the active tokens: Σ_i w_i loss_i / Σ_i 1
   kSequences,      ///< the sequences, including those without a token ("batchmean")
@@ -71,22 +71,22 @@ struct CrossEntropyResult {
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
-///     with token_weights, both are multiplied by w_i; else w_i = 1 below
+///     w_i   = token_weights_i                                        1 if absent
 ///     kMean: loss = Σ w_i nll_i / Σ W_yi + Σ w_i z_i / tokens      mean_over = kTokens
 ///            loss = Σ w_i nll_i / Σ w_i W_yi + Σ w_i z_i / Σ w_i   mean_over = kTokenWeights
 ///            loss = Σ w_i (nll_i + z_i) / sequences                mean_over = kSequences
 ///            loss = the mean over sequences of the first line, with sums over one sequence    kSequenceMeans
 ///
-/// The sums over i run over the active tokens. If num_items_in_batch is given, both parts are divided by it, in
-/// place of the sums over the batch or the number of sequences. loss_scale multiplies loss and gradients. An
-/// empty mean is 0, and so are its gradients: a part whose divisor is 0. Under kNone, run() computes the
-/// gradients of the sum of all losses.
+/// The sums over i run over the active tokens. num_items_in_batch, if given, replaces both sums over the
+/// batch, or the number of sequences. loss_scale multiplies loss and gradients. A part whose divisor is 0 is
+/// 0, and so are its gradients. Under kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API CrossEntropy {
   using Result = CrossEntropyResult;                     ///< result type of the verbs
   static constexpr const char* kName = "cross_entropy";  ///< on every surface
   ConstTensor targets = {};                              ///< token ids, [N] or [B, T], int32 or int64
-  /// Multiplies the loss and the gradients of each token: w_i, [N] or [B, T], finite and >= 0; absent: all 1. Entries
-  /// of ignored rows are not read. Tokens with weight 0 count as active, but cost no GEMM in the backward pass.
+  /// w_i, which multiplies the loss and the gradients of token i: [N] or [B, T], finite and >= 0; absent: all
+  /// 1. Entries of ignored rows are not read. A token with weight 0 is active, but costs no GEMM in the
+  /// backward pass.
   ConstTensor token_weights = {};
   TokenOptions token = {};                    ///< which rows are active, and how log-probabilities are taken
   Reduction reduction = Reduction::kMean;     ///< how the per-token losses are reduced

@@ -93,8 +93,8 @@ struct LOGITLESS_API Distillation {
   double hard_temperature = 1;       ///< temperature of the hard cross-entropy, positive
   Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced
   MeanOver mean_over = MeanOver::kTokens;  ///< what kMean averages over
-  /// Replaces the number of tokens or of sequences, or the sum of weights, that the mean divides by, e.g. to add
-  /// up the losses of micro-batches. Positive; only with kMean.
+  /// Replaces the number of tokens or of sequences, or the sum of weights, that the mean divides by, e.g. to
+  /// add up the losses of micro-batches. Positive; only with kMean.
   std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;      ///< finite
   bool want_entropy = false;    ///< fill the entropies of student and teacher

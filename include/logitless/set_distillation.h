@@ -103,8 +103,8 @@ struct LOGITLESS_API SetDistillation {
   double hard_weight = 0;
   Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced
   MeanOver mean_over = MeanOver::kTokens;  ///< what kMean averages over
-  /// Replaces the number of tokens or of sequences, or the sum of weights, that the mean divides by. Positive;
-  /// only with kMean.
+  /// Replaces the number of tokens or of sequences, or the sum of weights, that the mean divides by.
+  /// Positive; only with kMean.
   std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;  ///< finite
   /// kTail: lower bound of the teacher's mass outside the set, in [0, 1). With 0, a row whose

@@ -68,9 +68,9 @@ struct SoftCrossEntropyResult {
 ///     kMean: loss = Σ w_i loss_i / divisor                   with token_weights w; else w_i = 1
 ///     dL/da_iv ∝ w_i (Q_i p_iv − q_iv)                       with and without subtract_entropy
 ///
-/// where 0 log 0 = 0, and the divisor is what mean_over says, or num_items_in_batch. The sums over i run over
-/// the active tokens, whatever their Q_i. An empty mean is 0. KL is at least Q_i log Q_i, so never negative for Q_i =
-/// 1; returned values respect that bound. Under kNone, run() computes the gradients of the sum of all losses.
+/// where 0 log 0 = 0; mean_over or num_items_in_batch sets the divisor. The sums over i run over the active
+/// tokens, whatever their Q_i. An empty mean is 0. KL is at least Q_i log Q_i, so never negative for Q_i = 1;
+/// returned values respect that bound. Under kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API SoftCrossEntropy {
   using Result = SoftCrossEntropyResult;                      ///< result type of the verbs
   static constexpr const char* kName = "soft_cross_entropy";  ///< on every surface
@@ -84,8 +84,8 @@ struct LOGITLESS_API SoftCrossEntropy {
   MeanOver mean_over = MeanOver::kTokens;  ///< what kMean divides by
   bool subtract_entropy = false;           ///< return KL(q ‖ p); the gradients are the same
   double loss_scale = 1.0;                 ///< multiplies loss and gradients; finite
-  /// Divides the sum, in place of the number of tokens or of sequences, or the sum of weights, e.g. by the tokens
-  /// of all micro-batches. Positive and finite; only with kMean.
+  /// Divides the sum, in place of the number of tokens or of sequences, or the sum of weights, e.g. by the
+  /// tokens of all micro-batches. Positive and finite; only with kMean.
   std::optional<double> num_items_in_batch = {};
 };
 

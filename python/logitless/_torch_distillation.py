@@ -91,9 +91,9 @@ def distillation_loss(
     hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
     one loss per token.
 
-    token_weights, mean_over, vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
-    entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
-    vocabulary of both heads; teacher_logits are then the columns of the rank's own slice."""
+    token_weights, mean_over, vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select
+    the same number of entries from the teacher's head. Either head may be a PackedWeight. The ranks of group
+    share the vocabulary of both heads; teacher_logits are then the columns of the rank's own slice."""
     _check_roles((hidden, weight, bias), (teacher_hidden, teacher_weight, teacher_bias, teacher_logits))
     head = read_head(
         hidden,

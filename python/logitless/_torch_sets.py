@@ -177,8 +177,8 @@ def soft_cross_entropy(
     targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
     (float64 for float64 hidden). mask leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, token_weights, mean_over,
-    vocab_ids, group and context are as in linear_cross_entropy().
+    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, token_weights,
+    mean_over, vocab_ids, group and context are as in linear_cross_entropy().
     """
     head = read_head(
         hidden,
@@ -249,8 +249,8 @@ def set_distillation_loss(
     have gradients; the teacher does not.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. num_items_in_batch, temperatures, token_weights, mean_over, vocab_ids, group and context
-    are as in linear_cross_entropy().
+    hard_weight= adds. num_items_in_batch, temperatures, token_weights, mean_over, vocab_ids, group and
+    context are as in linear_cross_entropy().
     """
     head = read_head(
         hidden,

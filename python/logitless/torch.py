@@ -134,8 +134,8 @@ def linear_cross_entropy(
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
     all micro-batches of a step, or a tensor, which torch.compile reads at run time.
 
-    token_weights, one per token, multiply each token's loss and gradients. mean_over says what a mean divides by:
-    "tokens" (the default, PyTorch's mean), "token_weights" (their sum), "sequences" or "sequence_means".
+    token_weights, one per token, multiply each token's loss and gradients. mean_over says what a mean divides
+    by: "tokens" (the default, PyTorch's mean), "token_weights" (their sum), "sequences" or "sequence_means".
 
     With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
     its full shape, with zeros for the other entries. shift stays within each sequence of offsets.

@@ -314,11 +314,15 @@ def calls(draw, functions, dtypes, few_shapes=False):
     names = sorted(name for name in declared if name in taken)
     options = {}
     often = [name for name in _OFTEN if name in names and draw(st.integers(0, 2)) == 2]
+    if task in ("soft_cross_entropy", "id_logps"):
+        often = [name for name in often if name != "shift"]  # which is refused
     for name in often + draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
         options[name] = draw(values_of(name, declared[name]))
         for choice in declared.get("loss_type", {}).get("choices", ()):
             if name.startswith(f"{choice}_") and draw(st.booleans()):
                 options["loss_type"] = [choice] if declared["loss_type"].get("list") else choice
+    if options.get("reduction", "mean") != "mean" and draw(st.integers(0, 3)) > 0:
+        options.pop("mean_over", None)  # which is refused
 
     arrays, made = {}, _Arrays(draw, random, sizes, task, options, size(1, min(3, entries), 2))
     asked = set(needed(task, options)) & taken

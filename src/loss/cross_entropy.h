@@ -21,7 +21,7 @@ void check_options(const CrossEntropy& options);
 
 class CrossEntropyLoss final : public ReducedLoss {
  public:
-  /// `offsets` are those of the sequences. The other arguments must outlive this object.
+  /// `offsets`: of the sequences, [B + 1]. The other arguments must outlive this object.
   CrossEntropyLoss(const CrossEntropy& options, std::span<const int64_t> offsets, const problem::TokenProblem& problem,
                    ranks::Totals totals);
 

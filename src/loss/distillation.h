@@ -23,7 +23,7 @@ problem::Task distillation_task(const Distillation& options);
 
 class DistillationLoss final : public ReducedLoss {
  public:
-  /// `offsets` are those of the sequences. The other arguments must outlive this object.
+  /// `offsets`: of the sequences, [B + 1]. The other arguments must outlive this object.
   DistillationLoss(const Distillation& options, std::span<const int64_t> offsets, const problem::TokenProblem& problem,
                    ranks::Totals totals);
 

@@ -44,11 +44,12 @@ struct TokenMean {
   }
 };
 
-/// A loss that is a weighted sum of per-token losses. Its token gradients depend on ∂L/∂loss, which is 1 unless set:
-/// one value, or one per token under Reduction::kNone. Rows with weight 0 keep token gradients of 0.
+/// A loss that is a weighted sum of per-token losses. Its token gradients depend on ∂L/∂loss, which is 1
+/// unless set: one value, or one per token under Reduction::kNone. Rows with weight 0 keep token gradients of
+/// 0.
 class ReducedLoss : public TokenLoss {
  public:
-  /// `offsets` are those of the sequences, [B + 1]. The problem must outlive this object. Throws InvalidInput for
+  /// `offsets`: of the sequences, [B + 1]. The problem must outlive this object. Throws InvalidInput for
   /// token weights that do not fit.
   ReducedLoss(const problem::TokenProblem& problem, const MeanOptions& options, std::span<const int64_t> offsets,
               ranks::Totals totals);

@@ -40,7 +40,7 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
 
 class SetDistillationLoss final : public ReducedLoss {
  public:
-  /// `rows` without picks, which the problem already has; `offsets` are those of the sequences. The other
+  /// `rows` without picks, which the problem already has; `offsets`: of the sequences, [B + 1]. The other
   /// arguments must outlive this object.
   SetDistillationLoss(const SetDistillation& options, SetRows rows, std::span<const int64_t> offsets,
                       const problem::TokenProblem& problem, ranks::Totals totals);

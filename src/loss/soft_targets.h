@@ -36,7 +36,7 @@ SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& sh
 
 class SoftCrossEntropyLoss final : public ReducedLoss {
  public:
-  /// `rows` without picks and cross, which the problem already has; `offsets` are those of the sequences. The
+  /// `rows` without picks and cross, which the problem already has; `offsets`: of the sequences, [B + 1]. The
   /// other arguments must outlive this object.
   SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows, std::span<const int64_t> offsets,
                        const problem::TokenProblem& problem, ranks::Totals totals);

@@ -53,9 +53,7 @@ TEST(RefusedOptions, OfTokenWeights) {
         {task, "token_weights = @3x2", "token_weights is [3, 2] but hidden is [2, 3, 4]"},
         {task, zeros + "token_weights[0] = 1e308; token_weights[1] = 1e308; mean_over = token_weights",
          "the weights of all tokens add up to inf*it must be in"},
-        {task, zeros + "token_weights[4] = 1e-310; mean_over = token_weights",
-         "the weights of all tokens add up to 1e-310*it must be in"},
-        {task, zeros + "token_weights[4] = 1e-310", ""},
+        {task, zeros + "token_weights[0] = 1e308; token_weights[1] = 1e308", ""},
     });
   }
   expect_changes({

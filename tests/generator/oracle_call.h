@@ -27,11 +27,14 @@ double temperature_of(const T& task, size_t row) {
 
 // Bounds the slopes of a set's cells by their logarithms.
 template <Task T>
-void ReferenceCall<T>::add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets) {
+void ReferenceCall<T>::add_terms_of_sets(std::vector<int64_t> labels, std::span<const int64_t> offsets) {
   if constexpr (std::is_same_v<T, SetDistillation>) {
+    const oracle::RowIds sets = oracle::read_sets(task_.teacher.sets, capped_.rows());
+    for (size_t row = 0; row < sets.size(); ++row) {
+      if (sets[row].empty()) labels[row] = oracle::kNoLabel;
+    }
     const oracle::TokenMean mean = oracle::token_mean(task_, labels);
     const std::vector<double> divisors = oracle::mean_divisors(mean, labels, offsets);
-    const oracle::RowIds sets = oracle::read_sets(task_.teacher.sets, capped_.rows());
     terms = oracle::VectorXd::Zero(capped_.rows());
     for (int64_t i = 0; i < capped_.rows(); ++i) {
       const auto row = static_cast<size_t>(i);

@@ -115,7 +115,7 @@ class ReferenceCall {
     return logits;
   }
   void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern, oracle::MatrixXd& slope);
-  void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
+  void add_terms_of_sets(std::vector<int64_t> labels, std::span<const int64_t> offsets);
   void add_terms_of_cross();
   void add_terms_of_divergence(const oracle::DistillationTruth& truth);
   /// Converts finished logits to hidden states and a head with one logits column per entry; -inf goes into

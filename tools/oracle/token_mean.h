@@ -29,8 +29,8 @@ TokenMean token_mean(const Options& options, const std::vector<int64_t>& labels)
           read_token_weights(options.token_weights, labels)};
 }
 
-/// Returns the divisor of each row's weighted loss, [N]: infinity if the mean is empty. `counts`: what each row
-/// counts as in a sum over tokens, [N], 0 for ignored rows. `offsets` holds the bounds of the sequences.
+/// Returns the divisor of each row's weighted loss, [N]: infinity if the mean is empty. `counts`: what each
+/// row counts as in a sum over tokens, [N], 0 for ignored rows. `offsets` holds the bounds of the sequences.
 std::vector<double> mean_divisors(const TokenMean& mean, const std::vector<double>& counts,
                                   std::span<const int64_t> offsets);
 /// The same if each row counts as 1.

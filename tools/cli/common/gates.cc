@@ -35,7 +35,7 @@ double tokens_in_loss(const IdLogps&, const Job& job, double /*tokens*/) {
   return static_cast<double>(job["set_ids"].view.count()) / std::max(1.0, static_cast<double>(job.tokens));
 }
 
-// Returns the mean of the token weights; those of ignored tokens may be anything.
+// Returns the mean of the token weights; weights of ignored tokens may be anything.
 double mean_token_weight(const Job& job) {
   const std::span<const double> weights = job["token_weights"].values<double>();
   if (weights.empty()) return 1;
