@@ -318,6 +318,13 @@ def calls(draw, functions, dtypes, few_shapes=False):
             if name.startswith(f"{choice}_") and draw(st.booleans()):
                 options["loss_type"] = [choice] if declared["loss_type"].get("list") else choice
 
+    # Options of draws are refused without draws. Most calls must be accepted, so counts are valid here.
+    if any(name.startswith("draw_") for name in options):
+        options["draws"] = options.get("draws") or 2
+    if options.get("draw_top_p", 1) != 1:
+        options["draw_top_k"] = options.get("draw_top_k") or 3
+    options |= {name: 7 for name in ("draws", "draw_top_k") if options.get(name) == -1}
+
     arrays, made = {}, _Arrays(draw, random, sizes, task, options, size(1, min(3, entries), 2))
     asked = set(needed(task, options)) & taken
     spare = sorted(name for name in tensors if name in taken and name not in asked and not name.endswith("offsets"))
