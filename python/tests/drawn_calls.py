@@ -324,6 +324,13 @@ def calls(draw, functions, dtypes, few_shapes=False):
     if options.get("reduction", "mean") != "mean" and draw(st.integers(0, 3)) > 0:
         options.pop("mean_over", None)  # which is refused
 
+    # Options of draws are refused without draws. Most calls must be accepted, so counts are valid here.
+    if any(name.startswith("draw_") for name in options):
+        options["draws"] = options.get("draws") or 2
+    if options.get("draw_top_p", 1) != 1:
+        options["draw_top_k"] = options.get("draw_top_k") or 3
+    options |= {name: 7 for name in ("draws", "draw_top_k") if options.get(name) == -1}
+
     arrays, made = {}, _Arrays(draw, random, sizes, task, options, size(1, min(3, entries), 2))
     asked = set(needed(task, options)) & taken
     spare = sorted(name for name in tensors if name in taken and name not in asked and not name.endswith("offsets"))

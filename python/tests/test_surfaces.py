@@ -34,6 +34,7 @@ def test_every_function_has_the_same_names_for_the_same_arguments(name):
     assert len(found) >= 7
     shared = {row: None for task in logitless._PLANS for row in inspect.signature(getattr(logitless, task)).parameters}
     of_surface = {"k", "entropy", "lse", "return_metrics", "return_stats", "loss_dtype", "group", "vocab_axis"}
+    of_surface |= {"num_samples", "top_p", "seed"}
     of_surface |= {"forward", "upstream", *(("layout", "teacher_layout") if name == "jax" else ())}
     for function, value in found.items():
         names = list(inspect.signature(value).parameters)
@@ -41,7 +42,7 @@ def test_every_function_has_the_same_names_for_the_same_arguments(name):
             names = [{theirs: ours for ours, theirs in PYTORCHS.items()}.get(one, one) for one in names]
             names.remove("options")
         assert names[:2] == ["hidden", "weight"], function
-        assert names[2] in ("targets", "chosen_ids", "ids", "probabilities", "teacher_hidden", "k", "context"), function
+        assert names[2] in ("targets", "chosen_ids", "ids", "probabilities", "teacher_hidden", "k", "num_samples", "context"), function
         assert set(names) - set(shared) <= of_surface, function
         assert {"bias", "vocab_ids", "temperatures", "context", "softcap"} <= set(names), function
 
@@ -80,8 +81,8 @@ def arguments_of(name, function):
 
 
 FLOAT64_OF_FLOAT32 = [
-    *(("numpy", function) for function in ("cross_entropy", "id_logps", "token_stats")),
-    *(("torch", function) for function in ("linear_cross_entropy", "id_logps", "token_logps", "topk_logps")),
+    *(("numpy", function) for function in ("cross_entropy", "id_logps", "token_stats", "sample")),
+    *(("torch", function) for function in ("linear_cross_entropy", "id_logps", "token_logps", "topk_logps", "sample")),
 ]
 
 
@@ -140,10 +141,10 @@ def test_other_types_of_results_are_refused():
 
 
 def test_one_name_is_the_name_of_a_task_everywhere():
-    assert set(logitless._PLANS) == {name for name, _ in functions_of(logitless)} - {"id_logps_backward"}
+    assert set(logitless._PLANS) == {name for name, _ in functions_of(logitless)} - {"id_logps_backward", "sample"}
     for task in logitless._PLANS:
         assert _core.fields(task) == logitless.options(task)
     for module in ("torch", "jax"):
         module = pytest.importorskip(f"logitless.{module}")
         others = {name for name, _ in functions_of(module)} - set(logitless._PLANS)
-        assert others <= {"linear_cross_entropy", "token_logps", "topk_logps"}
+        assert others <= {"linear_cross_entropy", "sample", "token_logps", "topk_logps"}
