@@ -17,7 +17,7 @@ from ._torch_tokens import token_columns, topk_logps
 def arguments_of(absent: AbsentLogits, rows: Tensor) -> dict[str, Any]:
     """Arguments for a function of logitless.torch, with the states of these rows [N] of the flattened tokens,
     and with gradients."""
-    hidden, weight, bias = absent._masked_operands()
+    hidden, weight, bias = absent._masked_operands(absent._hidden, absent._weight, absent._bias)
     hidden = hidden.reshape(-1, hidden.shape[-1])
     whole = rows.numel() == hidden.shape[0] and bool((rows == torch.arange(rows.numel())).all())
     return {

@@ -65,7 +65,7 @@ def _log_probs(
     )
     made = {
         "entropy": lambda: columns["entropy"],
-        "log_sum_sq_probs": lambda: columns["square_sum"].log(),
+        "log_sum_sq_probs": lambda: columns["square_sum"].detach().log(),
         # cross is the mean over the vocabulary of log p = logit - lse.
         "mean_logits": lambda: columns["cross"] + columns["lse"].detach(),
         "is_top1": lambda: columns["argmax"] == targets,

@@ -192,12 +192,13 @@ def linear_cross_entropy(
     these entries of the head: targets and class_weights refer to positions in vocab_ids, and the gradients of
     weight and bias keep their full shapes, with zeros for the other entries.
 
-    reduction is "mean" or "sum"; for per-token values use token_logps(). token_weights, one per token, multiply
-    each token's loss and gradients. mean_over says what a mean divides by: "tokens" (the default),
-    "token_weights" (their sum), "sequences" or "sequence_means". backward is "exact", "sampled" (with
-    noise or theta, and seed) or "certified" (with tolerance): see docs/options.md. seed is a 32-bit int or an
-    array of one, which jit reads at run time; give each step its own. context may not have ranks or a
-    workspace.
+    reduction is "mean" or "sum"; for per-token values use token_logps(). token_weights, one per token,
+    multiply each token's loss and gradients. mean_over says what a mean divides by: "tokens" (the default),
+    "token_weights" (their sum), "sequences" or "sequence_means".
+
+    backward is "exact", "sampled" (with noise or theta, and seed) or "certified" (with tolerance): see
+    docs/options.md. seed is a 32-bit int or an array of one, which jit reads at run time; give each step its
+    own. context may not have ranks or a workspace.
 
     vocab_axis is the axis of a shard_map over which the vocabulary is sharded. weight and bias then have this
     device's entries, an equal number on each device, or vocab_ids selects an equal number. All other
