@@ -86,7 +86,7 @@ def distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -192,12 +192,13 @@ def linear_cross_entropy(
     these entries of the head: targets and class_weights refer to positions in vocab_ids, and the gradients of
     weight and bias keep their full shapes, with zeros for the other entries.
 
-    reduction is "mean" or "sum"; for per-token values use token_logps(). token_weights, one per token, multiply
-    each token's loss and gradients. mean_over says what a mean divides by: "tokens" (the default),
-    "token_weights" (their sum), "sequences" or "sequence_means". backward is "exact", "sampled" (with
-    noise or theta, and seed) or "certified" (with tolerance): see docs/options.md. seed is a 32-bit int or an
-    array of one, which jit reads at run time; give each step its own. context may not have ranks or a
-    workspace.
+    reduction is "mean" or "sum"; for per-token values use token_logps(). token_weights, one per token,
+    multiply each token's loss and gradients. mean_over says what a mean divides by: "tokens" (the default),
+    "token_weights" (their sum), "sequences" or "sequence_means".
+
+    backward is "exact", "sampled" (with noise or theta, and seed) or "certified" (with tolerance): see
+    docs/options.md. seed is a 32-bit int or an array of one, which jit reads at run time; give each step its
+    own. context may not have ranks or a workspace.
 
     vocab_axis is the axis of a shard_map over which the vocabulary is sharded. weight and bias then have this
     device's entries, an equal number on each device, or vocab_ids selects an equal number. All other
@@ -229,7 +230,7 @@ def linear_cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
@@ -323,7 +324,7 @@ def set_distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
@@ -394,7 +395,7 @@ def soft_cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with reduction mean.

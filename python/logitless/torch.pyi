@@ -53,9 +53,9 @@ def distillation_loss(
     hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
     one loss per token.
 
-    token_weights, mean_over, vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
-    entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
-    vocabulary of both heads; teacher_logits are then the columns of the rank's own slice.
+    token_weights, mean_over, vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select
+    the same number of entries from the teacher's head. Either head may be a PackedWeight. The ranks of group
+    share the vocabulary of both heads; teacher_logits are then the columns of the rank's own slice.
 
     Equivalent to, with the other options at their defaults:
         log_s = F.linear(hidden, weight, bias).log_softmax(-1)
@@ -99,7 +99,7 @@ def distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills metrics.agreement and per_token_agreement.
@@ -310,8 +310,8 @@ def linear_cross_entropy(
     float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
     all micro-batches of a step, or a tensor, which torch.compile reads at run time.
 
-    token_weights, one per token, multiply each token's loss and gradients. mean_over says what a mean divides by:
-    "tokens" (the default, PyTorch's mean), "token_weights" (their sum), "sequences" or "sequence_means".
+    token_weights, one per token, multiply each token's loss and gradients. mean_over says what a mean divides
+    by: "tokens" (the default, PyTorch's mean), "token_weights" (their sum), "sequences" or "sequence_means".
 
     With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
     its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
@@ -362,7 +362,7 @@ def linear_cross_entropy(
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
@@ -679,8 +679,8 @@ def set_distillation_loss(
     have gradients; the teacher does not.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
-    hard_weight= adds. num_items_in_batch, temperatures, token_weights, mean_over, vocab_ids, group and context
-    are as in linear_cross_entropy().
+    hard_weight= adds. num_items_in_batch, temperatures, token_weights, mean_over, vocab_ids, group and
+    context are as in linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logits = F.linear(hidden, weight, bias)
@@ -721,7 +721,7 @@ def set_distillation_loss(
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -771,8 +771,8 @@ def soft_cross_entropy(
     targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
     (float64 for float64 hidden). mask leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, token_weights, mean_over,
-    vocab_ids, group and context are as in linear_cross_entropy().
+    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, token_weights,
+    mean_over, vocab_ids, group and context are as in linear_cross_entropy().
 
     Equivalent to, with the other options at their defaults:
         logits = F.linear(hidden, weight, bias)
@@ -801,7 +801,7 @@ def soft_cross_entropy(
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
