@@ -163,7 +163,7 @@ def cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
@@ -711,7 +711,7 @@ def soft_cross_entropy(
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: as mean_over says; only with reduction mean.
@@ -835,7 +835,7 @@ def set_distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
@@ -1131,7 +1131,7 @@ def distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how per-token losses are reduced.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         num_items_in_batch: the divisor of the mean; unset: as mean_over says; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.

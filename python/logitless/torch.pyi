@@ -99,7 +99,7 @@ def distillation_loss(
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills metrics.agreement and per_token_agreement.
@@ -362,7 +362,7 @@ def linear_cross_entropy(
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
@@ -782,7 +782,7 @@ def set_distillation_loss(
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -862,7 +862,7 @@ def soft_cross_entropy(
         temperature: divides the capped logits.
         temperature_meaning: whether the temperature divides the logits or only the log-probability.
         round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
-        mean_over: what a mean divides by; token_weights: by their sum.
+        mean_over: what a mean divides by; token_weights: their sum.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.

@@ -352,9 +352,12 @@ def test_a_mistaken_tensor_is_refused_by_its_name(call, data):
     tensors = [name for name, value in torchs.arguments.items() if isinstance(value, torch.Tensor)]
     name = data.draw(st.sampled_from(sorted(set(tensors) - {"num_items_in_batch"})))
     how = data.draw(st.sampled_from(sorted(MISTAKES)))
-    if error is not None or not torchs.arguments[name].dim():
+    tensor = torchs.arguments[name]
+    if error is not None or not tensor.dim():
         return
-    got, error = refusal_of(lambda: torchs(**more, **{name: MISTAKES[how](torchs.arguments[name])}))
+    if how == "transposed" and tensor.dim() > 1 and tensor.shape[0] == tensor.shape[-1]:
+        return  # another valid call
+    got, error = refusal_of(lambda: torchs(**more, **{name: MISTAKES[how](tensor)}))
     said = PYTORCH_NAMES.get(name, name) if call.function == "linear_cross_entropy" else name
     if how in ("list", "ndarray"):
         must_be = f"{said} is {how}: it must be a tensor of" if "vocab" in name else f"{said} must be a torch.Tensor, not {how}"

@@ -94,7 +94,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
-  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: their sum"), s.mean_over...);
   visit(Field("label_smoothing", kShare, "ε of PyTorch's label smoothing"), s.label_smoothing...);
   visit(Field("z_loss", kNotNegative, "λ of λ · lse², added to each token's loss"), s.z_loss...);
   visit(Field("dft", "DFT: multiplies each token's loss by its target's probability (detached)"), s.dft...);
@@ -223,7 +223,7 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_temperature", kPositive, "the temperature of the cross-entropy; needs hard_weight"),
         s.hard_temperature...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
-  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: their sum"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
               "the divisor of the mean; unset: as mean_over says; only with reduction mean"),
         s.num_items_in_batch...);
@@ -291,7 +291,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
-  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: their sum"), s.mean_over...);
   visit(Field("subtract_entropy", "returns KL(q, p) instead of the cross-entropy; the gradients are the same"),
         s.subtract_entropy...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
@@ -317,7 +317,7 @@ void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_weight", kNotNegative, "the weight of the cross-entropy against the targets, at temperature 1"),
         s.hard_weight...);
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
-  visit(Field("mean_over", "what a mean divides by; token_weights: by their sum"), s.mean_over...);
+  visit(Field("mean_over", "what a mean divides by; token_weights: their sum"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
               "the divisor of the mean; unset: as mean_over says; only with reduction mean"),
         s.num_items_in_batch...);

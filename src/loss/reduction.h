@@ -70,7 +70,6 @@ class ReducedLoss : public TokenLoss {
 
   const problem::TokenProblem& problem_;
   const ranks::Totals totals_;
-
   const core::Array<double> token_weights_;  // [N], 0 for ignored rows, which are not read; empty: all 1
   const TokenMean mean_;
 
