@@ -81,7 +81,8 @@ class Reference:
         return given, slope
 
     def run(self, pattern):
-        """({name: column}, {name: (gradient, magnitude)}). The magnitude is the same sum of absolute values."""
+        """({name: column}, {name: (gradient, magnitude, rounding)}). The magnitude is the same sum of absolute
+        values, and the rounding a bound that is not relative to it."""
         given, slope = self.arguments(pattern)
         output = "d_hidden" if "hidden" in given else "d_logits"
         d_logits = np.zeros_like(given[output.removeprefix("d_")])
@@ -120,13 +121,15 @@ class Reference:
         model = self.call.student
         g, b = d_capped * slope, None if model.b is None else model.rows(model.b)
         x, w = model.hidden, model.rows(model.weight) if self.states else model.whole
-        out = {"d_logits": (d_capped, np.abs(d_capped))}
+        floor = self._rounding_of_divergence(d_capped) * slope
+        out = {"d_logits": (d_capped, np.abs(d_capped), floor)}
         if model.finished:
             return out
 
         def add(name, make):
             parts = g, x, w, b, model.a
-            out[name] = make(*parts), make(*(None if part is None else np.abs(part) for part in parts))
+            sizes = [None if part is None else np.abs(part) for part in parts]
+            out[name] = make(*parts), make(*sizes), make(floor, *sizes[1:])
 
         add("d_hidden", lambda g, x, w, b, a: g @ w)
         add("d_weight", lambda g, x, w, b, a: g.T @ x)
@@ -136,6 +139,19 @@ class Reference:
             add("d_lora_states", lambda g, x, w, b, a: g @ b)
             add("d_lora_b", lambda g, x, w, b, a: model.scale * g.T @ (x @ a.T))
         return out
+
+    def _rounding_of_divergence(self, d_capped):
+        """A bound of the rounding of a divergence's gradients [N, V], which is not relative to their sizes: a
+        slope is a difference of log-probabilities and their mean, which may cancel."""
+        options = self.call.plain()
+        if self.call.task != "distillation_loss":
+            return np.zeros_like(d_capped)
+        temperatures = np.ravel(options.get("temperatures", options.get("temperature", 1.0)))
+        scale = options.get("divergence_weight", 1.0) * np.abs(options.get("loss_scale", 1.0))
+        scale *= temperatures if options.get("temperature_squared") else 1 / temperatures
+        scale = scale * np.max(options.get("token_weights", 1.0), initial=0) / min(1, options.get("num_items_in_batch", 1))
+        scale = scale * np.max(np.abs(self.upstream), initial=0) if self.upstream is not None else scale
+        return np.broadcast_to(np.reshape(64 * self.unit * scale, (-1, 1)), d_capped.shape)
 
     def whole_head(self, name, gradient):
         """The gradient for the whole head: with vocab_ids, 0 for entries outside the call."""
@@ -188,11 +204,11 @@ class Reference:
         sixteen = "bfloat16" in (call.dtype, call.head_dtype)  # gradients are operands of bfloat16 products
         sums = (tokens + call.student.whole.shape[0] + 8) * self.unit + (2.0**-8 if sixteen else 4 * self.unit)
         for name, (value, unit) in got.items():
-            want, size = self.runs[0][1][name]
+            want, size, floor = self.runs[0][1][name]
             moved = np.max([np.abs(run[1][name][0] - want) for run in self.runs], axis=0)
             lora = 0 if call.student.a is None else self.lora_unit
             bound = 6 * moved + (sums + 2 * unit + 2 * lora) * size + (64 * self.unit + sums) * np.max(size, initial=0)
-            bound += 4 * self.start * (self.unit + unit)
+            bound += floor + 4 * self.start * (self.unit + unit)
             bound += 2.0**-24 if unit == UNITS["float16"] else 0  # subnormal numbers of float16
             if whole:
                 want, bound = self.whole_head(name, want), self.whole_head(name, bound)

@@ -341,7 +341,7 @@ def test_what_a_function_of_pytorch_does_not_take_is_refused_with_the_reason():
                 getattr(functions, name)(x, w, ids, **{option: True})
         with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected .* 'label_smoothin'"):
             getattr(functions, name)(x, w, ids, label_smoothin=0.1)
-    assert set(_core.fields("token_stats")) - set(_core.fields("token")) == {"entropy", *NOT_TAKEN["token_logps"]}
+    assert set(_core.fields("token_stats")) - set(_core.fields("token")) == {"entropy", "square_sum", *NOT_TAKEN["token_logps"]}
 
 
 def test_a_functions_own_name_lists_its_options():

@@ -29,7 +29,7 @@ from logitless.lora import LoraWeight  # noqa: E402
 from logitless.packed import PackedWeight  # noqa: E402
 
 OWN = {"context", "vocab_axis", "k", "layout", "teacher_layout", "lse", "square_sum"}  # drawn here, or tested elsewhere (axes of devices)
-FUNCTIONS = {name: (TASKS.get(name, name), arguments_of(getattr(lj, name)) - OWN) for name in lj.__all__}
+FUNCTIONS = {name: (TASKS.get(name, name), arguments_of(getattr(lj, name)) - OWN) for name in lj.__all__ if name != "sample"}
 CALLS = calls(FUNCTIONS, ["float32", "bfloat16", "float16", "float64"], few_shapes=True)
 
 

@@ -47,7 +47,7 @@ def taken_by(name):
 FUNCTIONS = {
     name: (TASKS.get(name, name), taken_by(name))
     for name in lt.__all__
-    if inspect.isfunction(getattr(lt, name)) and name not in ("options", "set_options", "topk_union")
+    if inspect.isfunction(getattr(lt, name)) and name not in ("options", "set_options", "topk_union", "sample")
 }
 # In the lists these are requests for statistics under other names, or do not exist.
 FUNCTIONS = {name: (task, taken - OWN) for name, (task, taken) in FUNCTIONS.items()}
