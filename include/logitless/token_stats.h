@@ -243,8 +243,8 @@ struct TokenStatisticsResult {
 };
 
 /// The statistics of every token. backward() takes TokenGrads, the gradients of any loss with respect to
-/// them; grads.entropy and grads.square_sum may be non-empty only if `request` asked for these statistics. The
-/// task has no loss: run() refuses gradients.
+/// them; grads.entropy and grads.square_sum may be non-empty only if `request` asked for these statistics.
+/// The task has no loss: run() refuses gradients.
 struct LOGITLESS_API TokenStatistics {
   using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "token_stats";  ///< on every surface

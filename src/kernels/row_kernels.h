@@ -178,9 +178,12 @@ struct CountArgs {
   int64_t* counts = nullptr;
 };
 
-/// The gradient kernel's input for one row. For every column except picks, dL/da_v = -p_v (softmax_scale +
-/// entropy_scale (log p_v + entropy) - square_scale p_v) + cross_scale q_v. All scales are already divided by the row's
-/// temperature, so the kernel only multiplies by the softcap's derivative.
+/// The gradient kernel's input for one row. For every column except picks,
+///
+///     dL/da_v = -p_v (softmax_scale + entropy_scale (log p_v + entropy) - square_scale p_v) + cross_scale q_v
+///
+/// All scales are already divided by the row's temperature, so the kernel only multiplies by the softcap's
+/// derivative.
 template <class T>
 struct RowGradient {
   T max = 0;  // max of the capped logits
