@@ -99,7 +99,7 @@ KINDS = {
 }
 
 
-@profile(250)
+@profile(300)
 @given(call=calls(NUMPYS, ["float32"]), data=st.data())
 def check_types(call, data, tested):
     function, numpys = getattr(logitless, call.task), NumpyCall(call, data.draw)
