@@ -70,8 +70,8 @@ class ReducedLoss : public TokenLoss {
 
   const problem::TokenProblem& problem_;
   const ranks::Totals totals_;
-  const core::Array<double> token_weights_;  // [N], 0 for ignored rows, which are not read; empty: all 1
-  const TokenMean mean_;
+  core::Array<double> token_weights_;  // [N], 0 for ignored rows, which are not read; empty: all 1
+  TokenMean mean_;
 
  private:
   const Reduction reduction_;

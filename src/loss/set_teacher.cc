@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "core/check_fields.h"
+#include "core/tensors.h"
 #include "core/views.h"
 #include "loss/divergence_options.h"
 #include "loss/math.h"
+#include "loss/sequences.h"
 #include "loss/set_distillation.h"
 #include "problem/id_sets.h"
 

@@ -9,6 +9,7 @@
 
 #include "core/check_fields.h"
 #include "core/parallel.h"
+#include "core/tensors.h"
 #include "core/views.h"
 #include "loss/math.h"
 #include "problem/id_sets.h"
