@@ -16,27 +16,19 @@ void check_is_split(const PolicyLoss& o) {
   core::fail_if(o.m2_threshold.has_value(), "m2_threshold = ", o.m2_threshold.value_or(0), kRule);
 }
 
-core::Array<double> counts_of_rows(const SequenceTokens& tokens) {
-  core::Array<double> out;
-  out.reserve(tokens.sequence.size());
-  for (const int64_t s : tokens.sequence) out.push_back(tokens.count(s));
-  return out;
-}
-
-// Returns the factors of tokens, from the numbers of tokens and of sequences of the whole batch.
-TokenMean aggregation(const PolicyLoss& options, const SequenceTokens& own, double tokens, double sequences) {
+// Returns the divisor of the sum over tokens, from the numbers of tokens and of sequences of the whole batch.
+double divisor(const PolicyLoss& options, double tokens, double sequences) {
   sequences = options.num_sequences.value_or(std::max(sequences, 1.0));
   switch (aggregation_of(options)) {
     case PolicyAggregation::kTokenMean:
-      return {std::max(options.num_items_in_batch.value_or(tokens), 1.0)};
+      return std::max(options.num_items_in_batch.value_or(tokens), 1.0);
     case PolicyAggregation::kSeqMeanTokenSum:
-      return {sequences};
     case PolicyAggregation::kSeqMeanTokenMean:
-      return {sequences, counts_of_rows(own)};
+      return sequences;
     case PolicyAggregation::kSeqMeanTokenSumNorm:
-      return {sequences * static_cast<double>(*options.max_completion_length)};
+      return sequences * static_cast<double>(*options.max_completion_length);
     default:
-      return {};
+      return 1;
   }
 }
 
@@ -59,7 +51,8 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
     if (!batch_.good.empty() && batch_.good[s]) good_tokens_ += tokens.count(s);
   }
   totals_.sum({&tokens_, &sequences, &good_tokens_});
-  mean_ = aggregation(options, tokens, tokens_, sequences);
+  divisor_ = divisor(options, tokens_, sequences);
+  divides_by_sequence_ = aggregation_of(options) == PolicyAggregation::kSeqMeanTokenMean;
   loss_.assign(size, 0);
   ratio_.assign(size, 0);
   clips_.assign(size, Clip::kNone);
@@ -112,7 +105,7 @@ void CompletionLoss::evaluate(std::span<const int64_t> rows, const TokenStats& s
     clips_[i] = loss.clip;
 
     // The gradients of the batch's loss.
-    const double scale = mean_.factor(i) * options_.loss_scale;
+    const double scale = factor(i) * options_.loss_scale;
     double& by_logp = grads.logp[batch_.pick(i)];
     by_logp = loss.by_logp * scale;
     if (options_.positive_nll_weight != 0 && token.is_good) {
@@ -162,7 +155,7 @@ PolicyResult CompletionLoss::result(const TokenStats& stats, const Plan& plan) c
     out.per_token_logps[i] = stats.logp[batch_.pick(i)];
     logp += out.per_token_logps[i];
     if (batch_.is_good(i)) good_logp += out.per_token_logps[i];
-    out.loss += loss_[i] * mean_.factor(i);
+    out.loss += loss_[i] * factor(i);
   }
   totals_.sum({&weights, &ratio, &low, &high, &kl, &entropy, &top_entropy, &logp, &teacher_kl, &good_logp, &out.loss});
   if (options_.positive_nll_weight != 0 && good_tokens_ != 0) {

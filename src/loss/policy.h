@@ -10,8 +10,9 @@
 #include "core/store.h"
 #include "logitless/policy.h"
 #include "logitless/token_stats.h"
+#include "loss/math.h"
 #include "loss/policy_stages.h"
-#include "loss/reduction.h"
+#include "loss/sequences.h"
 #include "ranks/totals.h"
 
 namespace logitless::loss {
@@ -40,6 +41,10 @@ class CompletionLoss final : public TokenLoss {
 
  private:
   void couple(std::span<const int64_t> rows, const TokenStats& stats);
+  double factor(size_t row) const {  // of a token's loss in the loss of the batch
+    const SequenceTokens& tokens = batch_.tokens;
+    return reciprocal_or_zero(divides_by_sequence_ ? divisor_ * tokens.count(tokens.sequence[row]) : divisor_);
+  }
   double top_tokens() const { return options_.top_entropy_quantile < 1 ? weights_.top_tokens() : tokens_; }
 
   const PolicyLoss& options_;
@@ -47,12 +52,13 @@ class CompletionLoss final : public TokenLoss {
   PolicyBatch batch_;
   PolicyRatios ratios_;
   PolicyWeights weights_;
-  TokenMean mean_;
-  double tokens_ = 0;            // active tokens of the whole batch
-  double good_tokens_ = 0;       // active tokens in sequences with a score above 0
-  core::Array<int64_t> groups_;  // [N], or empty if tokens do not depend on each other
-  bool couples_batch_ = false;   // all tokens of the batch are one group
-  core::Array<bool> chosen_;     // [N]: by its covariance; empty if the loss type chooses none
+  double divisor_ = 1;
+  bool divides_by_sequence_ = false;  // also divides a token's loss by the number of tokens of its sequence
+  double tokens_ = 0;                 // active tokens of the whole batch
+  double good_tokens_ = 0;            // active tokens in sequences with a score above 0
+  core::Array<int64_t> groups_;       // [N], or empty if tokens do not depend on each other
+  bool couples_batch_ = false;        // all tokens of the batch are one group
+  core::Array<bool> chosen_;          // [N]: by its covariance; empty if the loss type chooses none
 
   // [N], for the evaluated rows.
   core::Array<double> loss_, ratio_, kl_;  // kl_: empty without beta
