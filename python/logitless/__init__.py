@@ -414,7 +414,7 @@ def sample(
     NaN has -1 and NaN. A draw depends on the seed, the row's position and its logits, not on threads, plan or
     slices. So use another seed for each call.
     """
-    asked = draws_of(num_samples, temperature, top_k, top_p)
+    asked = draws_of(num_samples, temperature, arguments.get("temperatures"), top_k, top_p)
     if not is_greedy(asked):
         asked["draw_seed"] = seed
     if arguments.get("targets") is not None:

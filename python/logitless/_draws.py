@@ -20,7 +20,7 @@ DRAW_ARGUMENTS = {
 }
 
 
-def draws_of(num_samples: int, temperature: Any, top_k: int, top_p: float) -> dict[str, Any]:
+def draws_of(num_samples: int, temperature: Any, temperatures: Any, top_k: int, top_p: float) -> dict[str, Any]:
     """The options of token_stats() for sample(): draws, or for a temperature of 0 the largest logit."""
     for name, value, least in (("num_samples", num_samples, 1), ("top_k", top_k, 0)):
         if value not in range(least, 257):
@@ -32,6 +32,8 @@ def draws_of(num_samples: int, temperature: Any, top_k: int, top_p: float) -> di
             f"top_p = {top_p} needs top_k: the most likely ids are taken from the top_k largest logits, at most 256"
         )
     if temperature == 0:
+        if temperatures is not None:
+            raise ValueError("temperature = 0 is given with temperatures: give one of them")
         return {"top_k": 1}
     return {"draws": int(num_samples), "draw_top_k": int(top_k), "draw_top_p": float(top_p), "temperature": temperature}
 

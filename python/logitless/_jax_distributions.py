@@ -282,7 +282,7 @@ def sample(
     a NaN has -1 and NaN. jit reads the seed at run time. Use another one for each call, and for each device
     of a shard_map that has rows of its own.
     """
-    asked = draws_of(num_samples, temperature, top_k, top_p)
+    asked = draws_of(num_samples, temperature, temperatures, top_k, top_p)
     if is_greedy(asked):
         given = {"bias": bias, "temperatures": temperatures, "vocab_ids": vocab_ids, "context": context, **options}
         return jax.tree.map(lambda x: jnp.repeat(x, num_samples, axis=-1), topk_logps(hidden, weight, 1, **given))

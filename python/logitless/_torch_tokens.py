@@ -208,7 +208,7 @@ def sample(
     runs reproducible; with group=, all of its ranks need the same seed. With vocab_ids, the ids are indices
     into vocab_ids. temperatures, group and context are as in linear_cross_entropy().
     """
-    asked = draws_of(num_samples, temperature, top_k, top_p)
+    asked = draws_of(num_samples, temperature, temperatures, top_k, top_p)
     greedy = is_greedy(asked)
     head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
     if not greedy:

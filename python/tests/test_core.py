@@ -74,6 +74,7 @@ def test_sample_is_the_draws_of_token_stats():
     greedy, logps = logitless.sample(hidden, weight, 2, seed=3, temperature=0)
     assert (greedy == logits.argmax(-1)[:, None]).all() and logps.shape == greedy.shape
     for wrong, words in (
+        ({"temperature": 0, "temperatures": np.ones(len(hidden))}, "temperature = 0 is given with temperatures"),
         ({"num_samples": 0}, "num_samples = 0 must be an integer from 1 to 256"),
         ({"top_k": 257}, "top_k = 257 must be an integer from 0 to 256"),
         ({"top_p": 0.9}, "top_p = 0.9 needs top_k"),
