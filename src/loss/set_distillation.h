@@ -60,7 +60,7 @@ class SetDistillationLoss final : public ReducedLoss {
   double compare(int64_t row, const TokenStats& stats);
 
   const SetDistillation& options_;
-  const SetRows rows_;
+  SetRows rows_;
   core::Array<double> student_, teacher_, slopes_;  // of the cells of one row
   core::Array<double> divergences_;                 // [N]
 };

@@ -55,7 +55,7 @@ class SoftCrossEntropyLoss final : public ReducedLoss {
   double divergence(int64_t row, double cross_entropy) const;
 
   const SoftCrossEntropy& options_;
-  const SoftRows rows_;
+  SoftRows rows_;
   core::Array<double> losses_;  // [N]: ce
 };
 
