@@ -87,6 +87,6 @@ def test_a_copy_of_logits_waits_and_keeps_its_history():
 def test_two_processes_with_split_heads_and_batches():
     pytest.importorskip("peft")
     program = pathlib.Path(__file__).with_name("split_heads.py")
-    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=600)
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.endswith("ranks have the gradients of plain models\n")
