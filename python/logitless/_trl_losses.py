@@ -15,7 +15,7 @@ from ._torch_distillation import distillation_loss
 from ._torch_quantised import packed_of
 from ._trl_head import check_version, check_whole_head
 from .lora import HeadWeight
-from .transformers import absent_logits
+from .transformers import absent_logits, evaluating
 
 _DIVERGENCE = "_chunked_divergence_loss"
 _ARGUMENTS = ["student_hidden_states", "teacher_hidden_states", "student_lm_head_weight", "teacher_lm_head_weight"]
@@ -121,19 +121,13 @@ def _probe(model: Any) -> None:
     def call() -> Any:
         return model(input_ids=torch.zeros((1, 2), dtype=torch.int64)).logits
 
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        with torch.no_grad():
+    with evaluating(model):
+        try:
             absent_logits(model, call)
-    except ValueError:
-        raise
-    except Exception:
-        pass
-    finally:
-        for module in training:
-            module.training = True
+        except ValueError:
+            raise
+        except Exception:
+            pass
 
 
 # The largest k of topk_logps().

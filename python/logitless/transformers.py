@@ -16,12 +16,13 @@ from ._extras import check_extra
 
 check_extra("transformers")
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -167,6 +168,20 @@ def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
     raise ValueError(f"{name} computes its logits without a call of its head, {head._get_name()}")
 
 
+@contextlib.contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Runs code with the model in eval() mode and without gradients. Afterwards each module is in its own mode."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 class _NoLogits(Exception):
     """Raised if the model failed to run, or returned no logits."""
 
@@ -187,17 +202,8 @@ def _try(model: Any) -> None:
             raise _NoLogits
         return logits
 
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        with torch.no_grad():
-            absent_logits(model, call)
-    except _NoLogits:
-        pass
-    finally:
-        for module in training:
-            module.training = True
+    with evaluating(model), contextlib.suppress(_NoLogits):
+        absent_logits(model, call)
 
 
 def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -> Any:

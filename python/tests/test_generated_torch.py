@@ -331,7 +331,7 @@ def gradients_of(total, leaves, mode):
 def test_calls_and_their_gradients_are_those_of_the_plain_call():
     told.clear()
     outcomes.run(check_calls)
-    assert len(set(told)) > 1  # the mode was drawn
+    assert len(set(told)) > 3
 
 
 # Mistaken values for a tensor argument.
