@@ -31,7 +31,7 @@ std::vector<TopEntry> truth(const Row<T>& row, int64_t first_column) {
     if (!std::isnan(row.capped[v])) out.push_back({row.capped[v], first_column + static_cast<int64_t>(v)});
   }
   out.resize(std::max(out.size(), static_cast<size_t>(row.count)));
-  std::sort(out.begin(), out.end(), comes_before);
+  std::sort(out.begin(), out.end(), [](const TopEntry& a, const TopEntry& b) { return comes_before(a, b); });
   out.resize(static_cast<size_t>(row.count));
   return out;
 }
