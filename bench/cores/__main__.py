@@ -7,9 +7,9 @@ with several numbers of threads, packed so that it runs on a machine without net
     python3 bench/cores table cores.jsonl       # prints the tables again
     python3 bench/report cores.jsonl -o cores.html
 
-`run` writes cores.jsonl, in which each number of threads is a point. It begins with all cores, so that the
-slowest points, those of one thread, are the ones for which the time may not suffice. A team of N threads may
-use N CPUs: one per core, socket by socket, and the second hyper-threads last.
+`run` writes cores.jsonl, in which each number of threads is a point. It begins with all cores: if the time does
+not suffice, the slowest points are missing, which have one thread. A team of N threads may use N CPUs: one per
+core, socket by socket, and the second hyper-threads last.
 """
 
 import argparse
@@ -27,8 +27,8 @@ import scaling
 
 ROOT = packing.ROOT
 
-# Of each head and type: the limit of the plans' memory, and the share of the time. By default a plan may take
-# 256 MiB; one pass of Qwen's head in bfloat16 needs more.
+# For each head and type: the limit of the plans' memory, and the share of the time. The default limit is
+# 256 MiB, and one pass of Qwen's head in bfloat16 needs more.
 SHAPES = {
     "smollm2-135m/float32": ("256MiB", 2),
     "smollm2-135m/bfloat16": ("256MiB", 1),

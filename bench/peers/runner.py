@@ -83,19 +83,19 @@ class Clock:
         self.last[job.contender] = job.threads, calls, seconds - calls
 
     def refusal(self, job: Job) -> str:
-        """Return why there is no time for a turn, or nothing."""
+        """Return why a turn would take too long; empty if it would not."""
         threads, calls, others = self.last.get(job.contender, (job.threads, 0.0, 0.0))
         needed = calls * max(1.0, threads / job.threads) + others
         left = max(0.0, self.end - time.monotonic())
         return f"it needs about {needed:.0f} s, and {left:.0f} s are left" if needed >= left else ""
 
     def forget(self) -> None:
-        """Forget the turns of a point, because those of the next one take another time."""
+        """Forget the turns of a point, because the next point takes another time."""
         self.last = {}
 
 
 def turn(job: Job, turns: Turns, clock: Clock) -> bool:
-    """Add a turn, or the reason why the contender has none; return whether it ran."""
+    """Add a turn, or the reason why the contender is left out; return whether it ran."""
     needed = BY_NAME[job.contender].memory_needed(job.shape, job.gradients)
     available = machine.memory_bytes("MemAvailable")
     refusal = clock.refusal(job)
