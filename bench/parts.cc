@@ -2,9 +2,10 @@
 // Measures parts of a call whose total `logitless bench` measures: the row kernels' share of a tile, the rate
 // of its products on each backend, the memory traffic of a sweep over logits, and the overhead of a call.
 // Parts take turns, so that whatever slows the machine down slows all of them.
+#include <time.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -28,14 +29,23 @@ struct Part {
   std::vector<double> seconds = {};
 };
 
+// With --cpu-time, seconds of this process's CPUs: with one thread, these hardly depend on other processes.
+bool counts_cpu_time = false;
+
+double now() {
+  timespec time = {};
+  clock_gettime(counts_cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 // Runs the parts in turn (A B C A B C ...) and prints their medians; also the rate per thread if `gigaflops`,
 // the GFLOP of one turn, is given.
 void take_turns(std::vector<Part>& parts, int repeat, double gigaflops = 0) {
   for (int i = 0; i < repeat; ++i) {
     for (Part& part : parts) {
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = now();
       part.run();
-      part.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      part.seconds.push_back(now() - begin);
     }
   }
   for (const Part& part : parts) {
@@ -140,23 +150,27 @@ float* aligned(std::vector<float>& data) {
   return static_cast<float*>(std::align(64, sizeof(float), begin, bytes));
 }
 
-/// The rates of a tile's products, with `threads` threads each computing its own at the same time.
-void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
-  constexpr int64_t kRows = 512, kWords = 1024;
-  const TileProduct products[] = {{"logits", kRows, kWords, hidden, false, true, false},
-                                  {"logits, head [H, V]", kRows, kWords, hidden, false, false, false},
-                                  {"d_hidden", kRows, hidden, kWords, false, false, true},
-                                  {"d_weight", kWords, hidden, kRows, true, false, true}};
+/// The rates of a tile's products; each of the `threads` threads computes its own. A product of gradients has
+/// `width` of the `hidden` components.
+void run_products(int64_t rows, int64_t hidden, int64_t width, DType dtype, int threads, int repeat) {
+  constexpr int64_t kWords = 1024;
+  const TileProduct products[] = {{"logits", rows, kWords, hidden, false, true, false},
+                                  {"logits, head [H, V]", rows, kWords, hidden, false, false, false},
+                                  {"d_hidden", rows, width, kWords, false, false, true},
+                                  {"d_weight", kWords, width, rows, true, false, true}};
   ContextOptions options;
   options.threads = threads;
   const int team = Context(options).threads();
   constexpr int64_t kStride = kWords + 16;  // of a tile; larger than any other row needs
-  const std::vector<std::byte> a = normal_numbers(kWords * std::max(hidden, kStride), dtype);
-  const std::vector<std::byte> b = normal_numbers(kWords * std::max(hidden, kStride), dtype);
-  std::printf("products of a tile of %lld x %lld in %s, H = %lld, %d threads\n", static_cast<long long>(kRows),
-              static_cast<long long>(kWords), name_of(dtype), static_cast<long long>(hidden), team);
+  const int64_t tall = std::max(rows, kWords);
+  const std::vector<std::byte> a = normal_numbers(tall * std::max(hidden, kStride), dtype);
+  const std::vector<std::byte> b = normal_numbers(tall * std::max(hidden, kStride), dtype);
+  std::printf("products of a tile of %lld x %lld in %s, %lld of H = %lld, %d threads\n", static_cast<long long>(rows),
+              static_cast<long long>(kWords), name_of(dtype), static_cast<long long>(width),
+              static_cast<long long>(hidden), team);
   for (const TileProduct& p : products) {
-    const int64_t c_stride = p.n == kWords ? kStride : p.n;
+    const bool logits = !p.accumulate;
+    const int64_t c_stride = logits ? kStride : hidden;
     std::vector<Part> parts;
     for (const std::string& name : gemm_backends()) {
       options.gemm_backend = name;
@@ -166,7 +180,7 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
       std::vector<std::vector<std::byte>> scratches(static_cast<size_t>(team), std::vector<std::byte>(scratch));
       std::vector<std::vector<float>> sums(static_cast<size_t>(team),
                                            std::vector<float>(static_cast<size_t>(p.m * c_stride) + 16));
-      const auto run = [&a, &b, &p, context, scratches, sums, c_stride, dtype, hidden, team]() mutable {
+      const auto run = [&a, &b, &p, context, scratches, sums, c_stride, dtype, hidden, logits, team]() mutable {
         const detail::ContextState& mine = detail::state_of(context);
         const auto alone = mine.gemm->single_threaded_region();
 #pragma omp parallel for schedule(static) num_threads(team)
@@ -176,8 +190,8 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
               p.m,
               p.n,
               p.k,
-              {a.data(), dtype, p.a_transposed || p.k == kWords ? kStride : hidden, p.a_transposed},
-              {b.data(), dtype, p.b_transposed || p.n == hidden ? hidden : kStride, p.b_transposed},
+              {a.data(), dtype, logits ? hidden : kStride, p.a_transposed},
+              {b.data(), dtype, logits && !p.b_transposed ? kStride : hidden, p.b_transposed},
               aligned(sums[t]),
               c_stride,
               p.accumulate};
@@ -269,7 +283,7 @@ int main(int argc, char** argv) {
   try {
     CLI::App app("Times of the parts of a call. Run it alone on the machine.");
     std::string what;
-    int64_t tokens = 2048, hidden = 1536, vocab = 151936;
+    int64_t tokens = 2048, rows = 512, hidden = 1536, width = 0, vocab = 151936;
     int threads = 0, repeat = 3;
     std::string dtype = "bfloat16";
     app.add_option("what", what, "rows, products, memory or calls")
@@ -277,9 +291,13 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"rows", "products", "memory", "calls"}));
     app.add_option("--tokens", tokens, "memory")->check(CLI::PositiveNumber);
     app.add_option("--hidden", hidden, "rows, products")->check(CLI::PositiveNumber);
+    app.add_option("--rows", rows, "products: rows of a tile")->check(CLI::PositiveNumber);
+    app.add_option("--width", width, "products: components of H that a product of gradients has; 0: all")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--vocab", vocab, "memory")->check(CLI::PositiveNumber);
     app.add_option("--threads", threads, "products, memory, calls")->check(CLI::NonNegativeNumber);
     app.add_option("--dtype", dtype, "products")->check(CLI::IsMember({"bfloat16", "float32"}));
+    app.add_flag("--cpu-time", logitless::bench::counts_cpu_time, "seconds of the process's CPUs, for a busy machine");
     app.add_option("--repeat", repeat, "turns of each part")->check(CLI::PositiveNumber);
     CLI11_PARSE(app, argc, argv);
     const logitless::Environment machine = logitless::describe_environment(logitless::Context());
@@ -287,8 +305,9 @@ int main(int argc, char** argv) {
     for (const std::string& warning : machine.warnings) std::printf("warning: %s\n", warning.c_str());
     if (what == "rows") logitless::bench::run_rows(hidden, repeat);
     if (what == "products") {
-      logitless::bench::run_products(
-          hidden, dtype == "float32" ? logitless::DType::kFloat32 : logitless::DType::kBFloat16, threads, repeat);
+      logitless::bench::run_products(rows, hidden, width == 0 ? hidden : std::min(width, hidden),
+                                     dtype == "float32" ? logitless::DType::kFloat32 : logitless::DType::kBFloat16,
+                                     threads, repeat);
     }
     if (what == "memory") logitless::bench::run_memory(tokens, vocab, threads, repeat);
     if (what == "calls") logitless::bench::run_calls(threads, repeat);

@@ -10,16 +10,11 @@ from safetensors.torch import save_file
 from job import GRPO_EPSILON, Shape
 
 LOGIT_DEVIATION = 4.0  # of drawn logits, as in the command's seeded inputs
-SEQUENCE = 512  # tokens of a policy_loss sequence, if there are enough
 LOG_RATIO_DEVIATION = 0.25  # nats between the policy and the sampling or reference policy
 CLIP_MARGIN = 0.1  # nats; bfloat16 logits below 32 are rounded by at most 0.06
 ROWS = 256  # rows whose logits are computed at once
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def sequences_of(tokens: int) -> int:
-    return tokens // SEQUENCE if tokens % SEQUENCE == 0 else 1
 
 
 def drawn(shape: Shape, seed: int) -> dict[str, torch.Tensor]:

@@ -15,6 +15,12 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 # Liger.
 DISTILLATION = {"forward_kl": 0.0, "reverse_kl": 1.0, "jsd": 0.5}
 
+SEQUENCE = 512  # tokens of a policy_loss sequence, if there are enough
+
+
+def sequences_of(tokens: int) -> int:
+    return tokens // SEQUENCE if tokens % SEQUENCE == 0 else 1
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -56,6 +62,9 @@ class Job:
     threads: int
     command: str  # the logitless command
     results: str | None = None  # where loss and gradients go, as safetensors
+    # Results are compared with float64. If not, the command draws tensors of its own, as large.
+    checked: bool = True
+    workspace: str | None = None  # the limit of the command's plans, if not checked; None: its default
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -77,3 +86,5 @@ class Measured:
     extra_peaks_bytes: list[int]
     plan: str = ""
     workspace_bytes: int = 0
+    peak_method: str = ""  # how peaks were measured, if this system does not permit the usual way
+    gemm_rate_flops: float | None = None  # of a large GEMM that took turns with the calls

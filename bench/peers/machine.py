@@ -3,7 +3,9 @@
 even if their CPUs have the same name."""
 
 import os
+import pathlib
 import re
+from collections.abc import Iterable
 
 # The CPU flags that decide how fast a GEMM is.
 INSTRUCTIONS = ("sse4_2", "avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
@@ -43,6 +45,37 @@ def variables_of(environment: dict[str, str]) -> dict[str, str]:
             if VARIABLES.fullmatch(name) and name not in NEUTRAL}
 
 
+def cpu_list(text: str) -> list[int]:
+    """Return the numbers of a list of the kernel, such as 0-3,8."""
+    ranges = [one.split("-") for one in text.strip().split(",") if one]
+    return [cpu for one in ranges for cpu in range(int(one[0]), int(one[-1]) + 1)]
+
+
+def place_of(cpu: int, root: str = "/sys") -> tuple[int, int, int]:
+    """Return a CPU's place among the hyper-threads of its core, its socket, and its core there. Where the system
+    does not say, each CPU is a core of one socket."""
+    folder = pathlib.Path(root, f"devices/system/cpu/cpu{cpu}/topology")
+    try:
+        siblings = cpu_list((folder / "thread_siblings_list").read_text())
+        socket, core = (int((folder / name).read_text()) for name in ("physical_package_id", "core_id"))
+        return siblings.index(cpu), socket, core
+    except (OSError, ValueError):
+        return 0, 0, cpu
+
+
+def in_order_of_use(cpus: Iterable[int], root: str = "/sys") -> list[int]:
+    """Return the CPUs in the order in which teams take them: one per core, socket by socket, then the other
+    hyper-threads."""
+    return sorted(cpus, key=lambda cpu: (*place_of(cpu, root)[:2], cpu))
+
+
+def topology(cpus: Iterable[int], root: str = "/sys") -> dict[str, int]:
+    places = [place_of(cpu, root) for cpu in cpus]
+    nodes = len(list(pathlib.Path(root, "devices/system/node").glob("node[0-9]*")))
+    return {"cpus": len(places), "physical_cores": len({place[1:] for place in places}),
+            "sockets": len({socket for _, socket, _ in places}), "numa_nodes": max(1, nodes)}
+
+
 def memory_bytes(field: str) -> int:
     """Return a field of /proc/meminfo: MemTotal or MemAvailable."""
     with open("/proc/meminfo", encoding="ascii") as file:
@@ -52,5 +85,5 @@ def memory_bytes(field: str) -> int:
 def facts(torch_built_with: str, environment: dict[str, str]) -> dict:
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         of_cpu = cpu_facts(file.read())
-    return {**of_cpu, "memory_bytes": memory_bytes("MemTotal"), "load_average": round(os.getloadavg()[0], 2),
+    return {**of_cpu, **topology(os.sched_getaffinity(0)), "memory_bytes": memory_bytes("MemTotal"), "load_average": round(os.getloadavg()[0], 2),
             **torch_libraries(torch_built_with), "variables": variables_of(environment)}

@@ -3,11 +3,15 @@
 process. Contenders take turns in rounds, every other round in the opposite order. Loss and gradients are
 compared with float64."""
 
+from __future__ import annotations
+
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import itertools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -16,24 +20,21 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-import torch
-
-import inputs
 import machine
-import reference
 from contenders import BY_NAME
-from job import DISTILLATION, DTYPE_BYTES, Job, Measured, Shape
-from results import Turns, disagreements, table
+from job import DISTILLATION, DTYPE_BYTES, Shape, sequences_of
+from results import disagreements, table
+from runner import BUILD, ROOT, Clock, Team, measure_point, process_environment
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "peers"
+# Without PyTorch the command alone can be measured (--unchecked), so what needs PyTorch is imported late.
+if TYPE_CHECKING:
+    import torch
+    from reference import Reference
 
 # Hidden size and vocabulary, as in configs/.
 MODELS = {"smollm2-135m": (576, 49152), "qwen2.5-1.5b": (1536, 151936), "llama-3-8b": (4096, 128256)}
-GEMM_CALLS = 3  # per round
 OUTPUTS = ("gradients", "loss")  # forward and backward, or forward only
 PACKAGES = ("torch", "jax", "jaxlib", "trl", "liger_kernel", "tokamax", "numpy", "transformers")
 
@@ -64,8 +65,14 @@ def make_parser() -> argparse.ArgumentParser:
         help="%(choices)s; all by default")
     add("--rounds", type=positive, default=3, help="turns of each contender; 3 by default")
     add("--calls", type=positive, default=2, help="timed calls per turn, after an untimed one; 2 by default")
-    add("--threads", type=positive, default=len(os.sched_getaffinity(0)),
-        help="of every contender; by default all cores")
+    add("--threads", nargs="+", type=positive, default=[len(os.sched_getaffinity(0))], metavar="N",
+        help="of every contender; by default all cores. Several numbers take turns, too, and are points of their own")
+    add("--minutes", type=float, default=math.inf,
+        help="a turn that would end later is left out; by default there is no limit")
+    add("--unchecked", action="store_true",
+        help="no comparison with float64. The command's plans are measured by `logitless bench`, without the dense "
+        "head that `compare` measures in turn with them")
+    add("--workspace", metavar="SIZE", help="of the command's plans, --unchecked; by default its own default")
     add("--seed", type=int, default=0, help="of the tensors")
     add("--states", metavar="FILE", help="real hidden states and targets (safetensors) for the one model of --models")
     add("--lm-head", metavar="FILE", help="lm_head for --states (safetensors)")
@@ -82,7 +89,26 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error("--states has no teacher: it does not go with " + ", ".join(DISTILLATION))
     if bool(options.states) != bool(options.lm_head) or options.states and len(options.models) > 1:
         parser.error("--states needs --lm-head and one model, and --lm-head needs --states")
+    if options.workspace and not options.unchecked:
+        parser.error("--workspace needs --unchecked")
+    if options.unchecked and (options.states or options.tasks != ["cross_entropy"]):
+        parser.error("--unchecked measures cross_entropy alone, on drawn tensors: it does not go with --states or --tasks")
+    cpus = len(os.sched_getaffinity(0))
+    if len(set(options.threads)) < len(options.threads) or max(options.threads) > cpus:
+        parser.error(f"--threads {' '.join(map(str, options.threads))}: must be different numbers of at most {cpus}, the "
+                     "CPUs that this process may use")
+    if not has_torch() and (not options.unchecked or any(peer(name) for name in options.contenders)):
+        parser.error("PyTorch is not installed: only the command's contenders can be measured, with --unchecked")
     return options
+
+
+def has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def peer(contender: str) -> bool:
+    """Return whether a contender reads the file of tensors even if results are not checked."""
+    return BY_NAME[contender].module != "logitless_command"
 
 
 def command_line(options: argparse.Namespace) -> str:
@@ -100,8 +126,14 @@ def environment(options: argparse.Namespace) -> dict:
     """Return the command's own facts, and the peers' versions."""
     info = subprocess.run([options.command, "info", "--json"], capture_output=True, text=True, check=True)
     facts = json.loads(info.stdout)
-    facts |= {"threads": options.threads, "python": platform.python_version()}
-    facts |= machine.facts(torch.__config__.show(), process_environment(options.threads))
+    threads = max(options.threads)
+    facts |= {"threads": threads, "python": platform.python_version()}
+    built_with = ""
+    if has_torch():
+        import torch
+
+        built_with = torch.__config__.show()
+    facts |= machine.facts(built_with, process_environment(threads))
     for package in PACKAGES:
         try:
             facts[package] = importlib.metadata.version(package)
@@ -112,8 +144,9 @@ def environment(options: argparse.Namespace) -> dict:
 
 def sweep_of(options: argparse.Namespace) -> dict[str, list[str]]:
     """Return the keys of a point, under their names in configs where a config has them."""
+    threads = {"threads": [str(n) for n in options.threads]} if len(options.threads) > 1 else {}
     return {"model.name": options.models, "model.dtype": options.dtypes, "seq_len": [str(n) for n in options.tokens],
-            "task": options.tasks, "outputs": options.outputs}
+            "task": options.tasks, "outputs": options.outputs} | threads
 
 
 def header(options: argparse.Namespace) -> dict:
@@ -127,85 +160,9 @@ def header(options: argparse.Namespace) -> dict:
             "environment": facts}
 
 
-def process_environment(threads: int) -> dict[str, str]:
-    own = {"TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "HF_HUB_OFFLINE": "1",
-           # without it, the last line of a failure is a note about the filter
-           "JAX_TRACEBACK_FILTERING": "off"}
-    return {**os.environ, **own, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-            # XLA's pool has NPROC threads, but no more than the cores that the process may use.
-            "NPROC": str(threads), "JAX_PLATFORMS": "cpu"}
-
-
-def keep_to_cores(threads: int) -> None:
-    """Restrict this process to its cores, before it becomes a contender's."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-
-
-def run(job: Job) -> Measured:
-    """Run a job in its own process. Raises RuntimeError with the reason if it fails."""
-    line = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("worker.py")), job.to_json()]
-    process = subprocess.run(line, capture_output=True, text=True, check=False, env=process_environment(job.threads),
-                             preexec_fn=lambda: keep_to_cores(job.threads))
-    if process.returncode < 0:
-        raise RuntimeError(f"its process was killed by signal {-process.returncode}")
-    if process.returncode:
-        raise RuntimeError((process.stderr.strip().splitlines() or ["it failed without a message"])[-1])
-    return Measured(**json.loads(process.stdout.splitlines()[-1]))
-
-
-def gemm_rate(options: argparse.Namespace, dtype: str) -> float | None:
-    """Return the FLOP/s of one large GEMM, as `logitless bench` measures it; None if it reports none."""
-    with tempfile.TemporaryDirectory() as folder:
-        line = [options.command, "bench", str(ROOT / "configs" / "tiny.yaml"), "--contenders", "forward", "--iters",
-                str(GEMM_CALLS), "--set", f"threads={options.threads}", "--set", f"model.dtype={dtype}", "-o",
-                folder + "/rate.jsonl"]
-        process = subprocess.run(line, capture_output=True, check=False, env=process_environment(options.threads),
-                                 preexec_fn=lambda: keep_to_cores(options.threads))
-        if process.returncode:
-            return None
-        with open(folder + "/rate.jsonl", encoding="utf-8") as file:
-            return json.loads(file.readlines()[-1]).get("gemm_rate_flops")
-
-
-def turn(job: Job, turns: Turns) -> None:
-    needed = BY_NAME[job.contender].memory_needed(job.shape, job.gradients)
-    available = machine.memory_bytes("MemAvailable")
-    if needed > available:
-        turns.failure = f"it needs about {needed >> 20} MiB of memory, and {available >> 20} MiB are available"
-        return
-    try:
-        turns.measured.append(run(job))
-    except RuntimeError as error:
-        turns.failure = str(error)
-
-
-def measure_point(options: argparse.Namespace, task: str, shape: Shape, file: str, gradients: bool,
-                  truth: reference.Reference) -> tuple[list[Turns], list[float]]:
-    """Return the turns of each contender, and the rate of a large GEMM before each round."""
-    names = [name for name in options.contenders if task in BY_NAME[name].tasks]
-    all_turns = {name: Turns(name) for name in names}
-    rates = []
-    for number in range(options.rounds):
-        rates.append(gemm_rate(options, shape.dtype))
-        for name in names if number % 2 == 0 else reversed(names):
-            turns = all_turns[name]
-            if turns.failure:
-                continue
-            print(f"  round {number + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
-            # Results are checked only once, because each turn gives the same up to the last bits.
-            results = BUILD / "results.safetensors" if gradients and number == 0 else None
-            turn(Job(name, task, shape, file, gradients, options.calls, options.threads, options.command,
-                     str(results) if results else None), turns)
-            if results and not turns.failure:
-                turns.errors = reference.errors(truth, str(results))
-                results.unlink()
-            elif not turns.failure and "loss_error" not in turns.errors:
-                loss = turns.measured[0].loss
-                turns.errors["loss_error"] = abs(loss - truth.loss) / max(1.0, abs(truth.loss))
-    return list(all_turns.values()), [rate for rate in rates if rate]
-
-
 def tensors_of(options: argparse.Namespace, shape: Shape) -> dict[str, torch.Tensor]:
+    import inputs
+
     if options.states:
         tensors = inputs.captured(options.states, options.lm_head, shape)
     else:
@@ -220,38 +177,61 @@ def write_line(file: TextIO, line: dict) -> None:
     file.flush()
 
 
+def point_of(team: Team, at: dict[str, str], shape: Shape, gradients: bool, truth: Reference | None) -> dict:
+    """Return the line of a point."""
+    sizes = {"tokens": shape.tokens, "hidden": shape.hidden, "vocab": shape.vocab, "dtype": shape.dtype,
+             "layout": "vocab_hidden"}
+    if at["task"] in DISTILLATION:
+        sizes["teacher_hidden"] = shape.teacher_hidden
+    gemm = {"gemm_rate_flops": statistics.median(team.rates), "gemm_rates_flops": team.rates} if team.rates else {}
+    checked = {}
+    if truth:
+        checked = {"reference": {"loss": truth.loss, "rows": len(truth.rows), "entries": len(truth.entries)}}
+    return {"type": "point", "at": at, "task": at["task"], "level": "fused", "shape": sizes, **checked, **gemm,
+            "input_bytes": shape.input_bytes, "gradient_bytes": shape.gradient_bytes if gradients else 0,
+            "contenders": [turns.to_json() for turns in team.turns.values()]}
+
+
+def report(team: Team, title: str, truth: Reference | None, dtype: str) -> bool:
+    """Print the table of a point. Return whether every contender that ran agrees with the reference."""
+    if truth:
+        title += f"; errors against float64, of {len(truth.rows)} rows of d_hidden and {len(truth.entries)} of d_weight"
+    print(f"\n{title}\n{table(list(team.turns.values()))}", flush=True)
+    wrong = [(turns.contender, one) for turns in team.turns.values() for one in disagreements(turns.errors, dtype)]
+    for contender, complaint in wrong:
+        print(f"{contender} DISAGREES: {complaint}")
+    return not wrong
+
+
 def measure(options: argparse.Namespace, output: TextIO) -> bool:
     """Measure all points. Return whether every contender that ran agrees with the reference."""
     write_line(output, header(options))
-    agree = True
+    clock, agree = Clock(options.minutes), True
     for model, dtype, tokens in itertools.product(options.models, options.dtypes, options.tokens):
         teacher = options.teacher_hidden if set(options.tasks) & set(DISTILLATION) else 0
-        shape = Shape(tokens, *MODELS[model], dtype, inputs.sequences_of(tokens), teacher)
+        shape = Shape(tokens, *MODELS[model], dtype, sequences_of(tokens), teacher)
         file = str(BUILD / "inputs.safetensors")
-        inputs.write(file, tensors_of(options, shape))
+        if not options.unchecked or any(peer(name) for name in options.contenders):
+            import inputs
+
+            inputs.write(file, tensors_of(options, shape))
         for task in options.tasks:
-            print(f"{model}, {dtype}, {tokens} tokens, {task}: the reference", file=sys.stderr, flush=True)
-            truth = reference.compute(file, task)
+            truth = None
+            if not options.unchecked:
+                import reference
+
+                print(f"{model}, {dtype}, {tokens} tokens, {task}: the reference", file=sys.stderr, flush=True)
+                truth = reference.compute(file, task)
             for what in options.outputs:
-                all_turns, rates = measure_point(options, task, shape, file, what == "gradients", truth)
-                at = {"model.name": model, "model.dtype": dtype, "seq_len": str(tokens), "task": task, "outputs": what}
-                sizes = {"tokens": tokens, "hidden": shape.hidden, "vocab": shape.vocab, "dtype": dtype,
-                         "layout": "vocab_hidden"}
-                if task in DISTILLATION:
-                    sizes["teacher_hidden"] = shape.teacher_hidden
-                checked = {"loss": truth.loss, "rows": len(truth.rows), "entries": len(truth.entries)}
-                gemm = {"gemm_rate_flops": statistics.median(rates), "gemm_rates_flops": rates} if rates else {}
-                write_line(output, {"type": "point", "at": at, "task": task, "level": "fused", "shape": sizes,
-                                    "reference": checked, **gemm, "input_bytes": shape.input_bytes,
-                                    "gradient_bytes": shape.gradient_bytes if what == "gradients" else 0,
-                                    "contenders": [turns.to_json() for turns in all_turns]})
-                print(f"\n{model}, {dtype}, {tokens} tokens, {task}, {what}; errors against float64, of "
-                      f"{checked['rows']} rows of d_hidden and {checked['entries']} of d_weight\n{table(all_turns)}")
-                for turns in all_turns:
-                    for complaint in disagreements(turns.errors, dtype):
-                        print(f"{turns.contender} DISAGREES: {complaint}")
-                        agree = False
-        pathlib.Path(file).unlink()
+                for team in measure_point(options, task, shape, file, what == "gradients", truth, clock):
+                    at = {"model.name": model, "model.dtype": dtype, "seq_len": str(tokens), "task": task, "outputs": what}
+                    title = f"{model}, {dtype}, {tokens} tokens, {task}, {what}"
+                    if len(options.threads) > 1:
+                        at["threads"] = str(team.threads)
+                        title += f", {team.threads} threads"
+                    write_line(output, point_of(team, at, shape, what == "gradients", truth))
+                    agree &= report(team, title, truth, dtype)
+        pathlib.Path(file).unlink(missing_ok=True)
     return agree
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from job import Job, Measured
-from resident_memory import begin_peak, peak_above
+from resident_memory import begin_peak, peak_above, peak_method
 
 Result = TypeVar("Result")
 
@@ -31,4 +31,4 @@ def measure_calls(job: Job, call: Callable[[], Result], loss_of: Callable[[Resul
         result, seconds, peak = measure(call)
         times_s.append(seconds)
         peaks.append(max(0, peak - output_bytes))
-    return Measured(loss_of(result), first_s, times_s, peaks), result
+    return Measured(loss_of(result), first_s, times_s, peaks, peak_method=peak_method()), result

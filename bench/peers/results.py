@@ -66,12 +66,13 @@ class Turns:
             return {"name": self.contender, "status": "error", "message": self.failure}
         first = self.measured[0]
         errors = {name: finite(figure) for name, figure in self.errors.items()}
+        method = {"extra_peak_method": first.peak_method} if first.peak_method else {}
         return {"name": self.contender, "status": "ok", "loss": finite(first.loss), "first_s": first.first_s,
                 "median_s": statistics.median(self.times_s), "spread_s": spread(self.times_s),
                 "times_s": self.times_s,
                 "extra_peak_bytes": round(statistics.median(self.peaks_bytes)),
                 "extra_peak_spread_bytes": round(spread(self.peaks_bytes)),
-                "workspace_bytes": first.workspace_bytes, "plan": first.plan, **errors}
+                "workspace_bytes": first.workspace_bytes, "plan": first.plan, **errors, **method}
 
     def cells(self) -> list[str]:
         """Return one row of the table."""

@@ -35,6 +35,10 @@ function(check_exports library)
     string(REGEX REPLACE "^[0-9a-f ]+([A-Za-z]) (.*)$" "\\1;\\2" parts "${symbol}")
     list(GET parts 0 kind)
     list(GET parts 1 name)
+    if(kind STREQUAL "A" AND name MATCHES "^LOGITLESS_[0-9.]+(@@|$)")
+      continue()  # a symbol version
+    endif()
+    string(REGEX REPLACE "^(logitless_[a-z0-9_]+)@@.*$" "\\1" name "${name}")
     string(REGEX REPLACE "^(vtable|typeinfo|typeinfo name|VTT) for |^non-virtual thunk to " "" plain "${name}")
     if(NOT plain MATCHES "^guard variable")  # A template's name follows its type.
       string(REGEX REPLACE "^[^(]* (logitless::)" "\\1" plain "${plain}")
