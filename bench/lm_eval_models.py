@@ -135,7 +135,7 @@ def main():
     if options.run:
         return run(*options.run, options)
     name = "SmolLM2-135M" if options.real else f"random, {options.vocab} entries, {options.layers} layers"
-    print(f"{name}, {options.dtype}, batch {options.batch}: seconds and MiB of hf and logitless, and their ratios")
+    print(f"{name}, {options.dtype}, batch {options.batch}: seconds and MiB of hf and logitless, and logitless ÷ hf")
     for task in options.tasks:
         results = {model: [] for model in MODELS}
         for _ in range(options.rounds):
@@ -146,8 +146,8 @@ def main():
         theirs, ours = (results[model][0]["answers"] for model in MODELS)
         apart = [abs(a[0] - b[0]) for a, b in zip(theirs, ours, strict=True)]
         print(
-            f"{task:8} {seconds[0]:7.2f} s {seconds[1]:7.2f} s {seconds[0] / seconds[1]:6.2f}  "
-            f"{peaks[0]:7.0f} MiB {peaks[1]:5.0f} MiB {peaks[0] / peaks[1]:6.1f}  "
+            f"{task:8} {seconds[0]:7.2f} s {seconds[1]:7.2f} s {seconds[1] / seconds[0]:6.2f}  "
+            f"{peaks[0]:7.0f} MiB {peaks[1]:5.0f} MiB {peaks[1] / peaks[0]:6.2f}  "
             f"differ by {max(apart):.1e} of {max(abs(a[0]) for a in theirs):.0f}, "
             f"and in {sum(a[1] != b[1] for a, b in zip(theirs, ours))} of {len(ours)} greedy flags",
             flush=True,

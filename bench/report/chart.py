@@ -37,13 +37,13 @@ def short(figure: float) -> str:
 
 
 def times(figure: float, other: float) -> str:
-    return f"  ({figure / other:{'.2f' if figure >= 0.1 * other else '.2g'}}×)" if other else ""
+    return f"  ({figure / other:{'.2f' if figure >= 0.1 * other else '.2g'}})" if other else ""
 
 
 def bars(axes: Axes, ran: list[Result], spans: list[tuple[float, float, float]], other: float,
          text: Callable[[float], str]) -> float:
-    """Draw one bar per contender, labelled with its figure and ratio; a span is (least, figure, most). Return
-    the length at which bars are cut."""
+    """Draw one bar per contender, labelled with its figure and ratio; a span is (least, figure, most). A bar that is cut
+    has a gap before its end. Return the length at which bars are cut."""
     figures = [figure for _, figure, _ in spans]
     limit = min(max(most for _, _, most in spans), MOST_OF_MEDIAN * (statistics.median_low(figures) or math.inf)) or 1
     labels = [("» " if figure > limit else "") + text(figure) + times(figure, other) for figure in figures]
@@ -52,6 +52,10 @@ def bars(axes: Axes, ran: list[Result], spans: list[tuple[float, float, float]],
     drawn = axes.barh(range(len(ran)), [figure for _, figure, _ in spans], height=0.7, xerr=around, ecolor=INK,
                       color=[OWN if is_own(one.name) else PEER for one in ran])
     axes.bar_label(drawn, labels, padding=4, fontsize=7)
+    for row, figure in enumerate(figures):
+        if figure > limit:
+            for place in (0.93, 0.95):
+                axes.plot([place * limit, (place + 0.02) * limit], [row + 0.45, row - 0.45], color="white", linewidth=1.5)
     axes.set_xlim(0, 1.7 * limit)  # room for the figures
     axes.set_xticks([0, limit / 2, limit], ["0", short(limit / 2), short(limit)])
     return limit
@@ -81,7 +85,7 @@ def draw_bars(picture: Bars) -> Figure:
     panels = 3 if point.checked else 2
     figure = Figure((3.5 * panels, 0.9 + 0.24 * max(len(order), 3)), layout="constrained")
     time, memory, *errors = figure.subplots(1, panels, sharey=True)
-    of = f" (× {other.name})" if other else ""
+    of = f" (÷ {other.name})" if other else ""
     time.set_title(f"Time of one call, s{of}", loc="left")
     memory.set_title(f"Extra peak memory, MiB{of}", loc="left")
     if ran:

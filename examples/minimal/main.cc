@@ -3,18 +3,15 @@
 // quotes the code between [head] and [/head].
 // [head]
 #include <logitless/logitless.h>
+using logitless::view;  // of your memory: nothing is copied
 
-// Writes both gradients. Every tensor is a view of your memory; nothing is copied. Create a context once, for
-// example Context({.workspace_bytes = size_t{256} << 20}).
+// Writes both gradients; leave out what you do not need. Create the context once: threads may share it.
 logitless::CrossEntropyResult fused_head(const logitless::Context& context, int64_t N, int64_t H, int64_t V,
-                                         const float* hidden,     // [N, H]
-                                         const float* weight,     // [V, H], as in PyTorch's nn.Linear
-                                         const int64_t* targets,  // [N]; -100 is ignored
+                                         const float* hidden, const float* weight, const int64_t* targets,
                                          float* d_hidden, float* d_weight) {
-  const auto logits = logitless::Logits::of(logitless::view(hidden, {N, H}), logitless::view(weight, {V, H}));
-  return logitless::run(context, logits, logitless::CrossEntropy{.targets = logitless::view(targets, {N})},
-                        // Leave out what you do not need.
-                        {.d_hidden = logitless::view(d_hidden, {N, H}), .d_weight = logitless::view(d_weight, {V, H})});
+  return logitless::run(context, logitless::Logits::of(view(hidden, {N, H}), view(weight, {V, H})),
+                        logitless::CrossEntropy{.targets = view(targets, {N})},  // -100 is ignored
+                        {.d_hidden = view(d_hidden, {N, H}), .d_weight = view(d_weight, {V, H})});
 }
 // [/head]
 #include <cstdio>

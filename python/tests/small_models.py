@@ -76,3 +76,32 @@ def expect_close(got, want, bound=2e-5):
     assert got[1].keys() == want[1].keys()
     for name, grad in got[1].items():
         torch.testing.assert_close(grad, want[1][name], atol=bound, rtol=1e-3, msg=name)
+
+
+def model_with(change):
+    """A small Llama that applies `change` to its logits."""
+
+    class Changed(transformers.LlamaForCausalLM):
+        def forward(self, input_ids, labels=None, **kwargs):
+            logits = change(self.lm_head(self.model(input_ids, **kwargs).last_hidden_state))
+            loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
+            return transformers.modeling_outputs.CausalLMOutputWithPast(loss=loss, logits=logits)
+
+    model = model_of("llama")
+    model.__class__ = Changed
+    return model
+
+
+def past_its_head():
+    """A small Llama that computes its logits without calling its head."""
+
+    class Past(transformers.LlamaForCausalLM):
+        def forward(self, input_ids, labels=None, **kwargs):
+            states = self.model(input_ids, **kwargs).last_hidden_state
+            logits = torch.nn.functional.linear(states, self.lm_head.weight)
+            loss = None if labels is None else self.loss_function(logits, labels, vocab_size=97)
+            return transformers.modeling_outputs.CausalLMOutputWithPast(loss=loss, logits=logits)
+
+    model = model_of("llama")
+    model.__class__ = Past
+    return model

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "c_api/status.h"
 
-#include <algorithm>
 #include <string_view>
 
 namespace logitless::c_api {
@@ -10,18 +9,18 @@ namespace {
 // A fixed buffer, because memory may have run out when a message is stored.
 thread_local char last_error[1024];
 
+// Whether the text begins with a C++ member of soft targets, whose key has no `targets.` before its name.
+bool begins_with_member(std::string_view text) {
+  return text.starts_with("targets.weights") || text.starts_with("targets.rows") || text.starts_with("targets.sets");
+}
+
 }  // namespace
 
 logitless_status fail_with(logitless_status status, const char* text) noexcept {
-  // In C++ these are members of `targets`; the keys have no prefix.
-  constexpr std::string_view kMembers[] = {"targets.weights", "targets.rows", "targets.sets"};
-  std::string_view left = text;
   size_t size = 0;
-  while (!left.empty() && size + 1 < sizeof last_error) {
-    const bool is_member = std::ranges::any_of(kMembers, [&](auto name) { return left.starts_with(name); });
-    if (is_member) left.remove_prefix(sizeof "targets." - 1);
+  for (std::string_view left = text; !left.empty() && size + 1 < sizeof last_error; left.remove_prefix(1)) {
+    if (begins_with_member(left)) left.remove_prefix(sizeof "targets." - 1);
     last_error[size++] = left.front();
-    left.remove_prefix(1);
   }
   last_error[size] = '\0';
   return status;

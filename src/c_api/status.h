@@ -20,7 +20,8 @@ class CallbackFailed : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Stores the text, truncated if necessary, for logitless_last_error(), and returns `status`.
+/// Stores the text for logitless_last_error(), with keys in place of names of C++ members and truncated if
+/// necessary, and returns `status`. Allocates no memory.
 logitless_status fail_with(logitless_status status, const char* text) noexcept;
 
 /// Runs `body` and turns every exception into a status.

@@ -13,7 +13,7 @@ TEST_F(CliTest, CompareAgreesAndReportsItself) {
   EXPECT_EQ(result.err, "");
   for (const char* part : {"tiny: 134 tokens, hidden 96, vocab 2049, float32, vocab_hidden", "medians of 3 runs each",
                            "\ndense ", "\nfused ", "loss_atol", "d_hidden_rel_l2", "d_weight_rel_l2", "pass",
-                           "dense / fused: time ", "dense and fused agree\n"}) {
+                           "fused / dense: time ", "dense and fused agree\n"}) {
     EXPECT_TRUE(has(result.out, part));
   }
   EXPECT_FALSE(has(result.out, "FAIL") || has(result.out, "\033"));
@@ -39,6 +39,8 @@ TEST_F(CliTest, CompareAgreesAndReportsItself) {
   EXPECT_NEAR(r["ratio"]["time"].get<double>(), r["dense"]["time_s"].get<double>() / r["fused"]["time_s"].get<double>(),
               1e-9);
   EXPECT_TRUE(r["ratio"].contains("extra_peak"));
+  const std::string printed = result.out.substr(result.out.find("fused / dense: time ") + 20);
+  EXPECT_NEAR(std::stod(printed), 1 / r["ratio"]["time"].get<double>(), 0.0006);
   EXPECT_EQ(r["environment"]["version"], LOGITLESS_VERSION_STRING);
   ASSERT_EQ(r["gates"].size(), 4u);
   for (const json& gate : r["gates"]) {

@@ -236,7 +236,7 @@ class Command(Folder):
         self.assertEqual(len(first), 4)
         (drawing,) = [text for path, text in first.items() if path.match("cpu/*.svg")]
         self.assertEqual(faults(drawing), [])
-        for words in ("Time of one call, s (× torch_compile)", "one_pass", "3.000  (1.50×)", "256.0  (0.33×)", "left out"):
+        for words in ("Time of one call, s (÷ torch_compile)", "one_pass", "3.000  (1.50)", "256.0  (0.33)", "left out"):
             self.assertIn(f">{words}<", drawing.decode())
         self.assertEqual(self.call(data, "-o", "page.md").returncode, 0)
         self.assertEqual(self.files(), first)

@@ -96,8 +96,9 @@ std::string text_of(const Json& report, const std::string& model) {
   text += not_applied_text(report["gates_not_applied"],
                            "not compared here: it belongs to gradcheck or to an output not asked for");
   const std::string threads = over_ranks ? ", " + threads_text(report[first]["threads"]) : "";
-  text += format("\n%s%s / %s: time %.3f, extra peak memory %.1f\n", shown.c_str(), threads.c_str(), second.c_str(),
-                 number_of(report["ratio"]["time"]), number_of(report["ratio"]["extra_peak"]));
+  const auto ratio_of = [&](const char* key) { return number_of(report[second][key]) / number_of(report[first][key]); };
+  text += format("\n%s / %s%s: time %.3f, extra peak memory %.3g\n", second.c_str(), shown.c_str(), threads.c_str(),
+                 ratio_of("time_s"), ratio_of("extra_peak_bytes"));
   return text + shown + " and " + second + (report["pass"] ? " agree\n" : " DISAGREE\n");
 }
 
