@@ -10,19 +10,14 @@ call, and the errors of loss and gradients relative to the first variant.
 """
 
 import argparse
-import pathlib
-import statistics
-import sys
-import time
+from functools import partial
 
 import torch
 import torch.nn.functional as F
+from turns import compare_losses
 
 import logitless
 from logitless.torch import linear_cross_entropy
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "peers"))
-from resident_memory import begin_peak, peak_above  # noqa: E402
 
 CALLS = {
     "vocab_ids=": lambda x, w, y, ids: linear_cross_entropy(x, w, y, vocab_ids=ids),
@@ -49,30 +44,12 @@ def main():
     ids = torch.randperm(options.vocab)[: options.chosen].sort().values
     targets = torch.randint(options.chosen, (options.tokens,))
     leaves = [leaf for leaf in (states, weight) if leaf.requires_grad]
-    seconds, peaks, results = ({name: [] for name in CALLS} for _ in range(3))
-    for turn in range(options.rounds + 1):
-        for name, call in CALLS.items():
-            for leaf in leaves:
-                leaf.grad = torch.zeros_like(leaf)  # in memory before the call
-            before = begin_peak()
-            started = time.perf_counter()
-            loss = call(states, weight, targets, ids)
-            loss.backward()
-            if turn:
-                seconds[name].append(time.perf_counter() - started)
-                peaks[name].append(peak_above(before))
-            else:
-                results[name] = [loss.detach().double(), *(leaf.grad.clone() for leaf in leaves)]
-    first = next(iter(results.values()))
     print(
         f"{options.chosen} of [{options.vocab}, {options.hidden}], {options.tokens} tokens of {options.dtype}, "
         f"{logitless.environment()['cpu']}"
     )
-    print(f"{'':16} {'seconds':>8} {'extra MiB':>10}  off by (loss, d_hidden{'' if options.frozen else ', d_weight'})")
-    for name, got in results.items():
-        errors = [((a.double() - b.double()).norm() / b.double().norm()).item() for a, b in zip(got, first, strict=True)]
-        taken, peak = statistics.median(seconds[name]), statistics.median(peaks[name]) / 2**20
-        print(f"{name:16} {taken:8.3f} {peak:10.1f}  {', '.join(f'{error:.1e}' for error in errors)}")
+    calls = {name: partial(call, states, weight, targets, ids) for name, call in CALLS.items()}
+    compare_losses(calls, leaves, options.rounds)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from ._split_heads import (
     inside_fsdp1,
     is_gathered_in_its_call,
     is_known_hook,
+    is_sharded,
     replicated_input,
 )
 from ._torch_call import check_cpu
@@ -27,6 +29,7 @@ from .lora import HeadWeight, check_peft, from_peft, has_trained_rows, is_lora, 
 from .packed import PackedWeight
 
 _calls = threading.local()  # .head: the head of this thread's fused call, which returns AbsentLogits
+_SHARDED = "sharded()"  # in a head's _logitless_read: the warning about it was given
 
 
 class HandsOn:
@@ -51,9 +54,17 @@ class HandsOn:
 
     def forward(self, input: Tensor, *args: Any, logitless: Any = None, **kwargs: Any) -> Any:
         if logitless is None:
-            reads_lazily = self._logitless_read is not None and not is_gathered_in_its_call(self)
-            if reads_lazily and not (torch.compiler.is_compiling() or _generates(input)):
-                return LazyLogits.of(AbsentLogits.of(input, self, *_weight_and_bias(self)), self._logitless_read)
+            read = self._logitless_read
+            if read is not None and not (torch.compiler.is_compiling() or _generates(input)):
+                if not (is_sharded(self) or is_gathered_in_its_call(self)):
+                    return LazyLogits.of(AbsentLogits.of(input, self, *_weight_and_bias(self)), read)
+                if torch.is_grad_enabled() and _SHARDED not in read:
+                    read.add(_SHARDED)
+                    warnings.warn(
+                        "logitless: FSDP shards the head, which is whole only during the model's call: the logits are "
+                        "computed, and the loss is not fused",
+                        stacklevel=2,
+                    )
             return super().forward(input, *args, **kwargs)  # type: ignore[misc]
         if inside_fsdp1(self) is not self:
             return super().forward(input, logitless=logitless)  # type: ignore[misc]

@@ -15,7 +15,8 @@ _GATHERING = ("torch.distributed.fsdp", "torch.distributed._composable", "deepsp
 _LAYOUTS = "torch.distributed.tensor"
 
 def is_sharded(model: Any) -> bool:
-    """Tells whether FSDP or ZeRO stage 3 shards the module. Its weights are then only whole during its call."""
+    """Tells whether FSDP or ZeRO stage 3 shards the module. Its weights are then only whole during its call, or during
+    the call of the FSDP unit that it belongs to."""
     return getattr(model, "_is_fsdp_managed_module", False) or hasattr(model, "ds_id")
 
 
@@ -69,7 +70,7 @@ def _layout_of_transformers(head: Any) -> Any:
 def check_layouts(head: Any) -> None:
     """Raises for a replaced forward, except if transformers' tensor parallelism replaced it for replicated
     hidden states, and for a head that is both an FSDP unit and tensor parallel."""
-    if "forward" in vars(head):
+    if "forward" in head.__dict__:  # PyTorch 2.6 cannot compile vars()
         style = _layout_of_transformers(head)
         if style is None:
             raise ValueError(

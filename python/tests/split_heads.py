@@ -4,9 +4,11 @@ compared with plain models in one process. test_transformers_parallel.py runs th
 
 import contextlib
 import functools
+import importlib.util
 import sys
 import tempfile
 import warnings
+from unittest import mock
 
 import peft
 import torch
@@ -27,10 +29,18 @@ from torch.distributed.tensor.parallel import (
 )
 
 from logitless._logits_on_read import LogitsOnRead
+from logitless._model_head import read_lazily
 from logitless.torch import linear_cross_entropy
 from logitless.transformers import compute_loss_func, patch, unpatch
 
 RANKS = 2
+# Imported before the ranks are forked. Tests of TRL's own head are left out without TRL.
+if importlib.util.find_spec("trl"):
+    from trl.trainer import utils as of_trl
+
+    from logitless._trl_head import TrlHead
+else:
+    of_trl = None
 
 
 def inputs_of(rank):
@@ -296,6 +306,45 @@ def of_a_loss_function(rank, plain):
         expect([(loss.detach(), gradients(model))], want[0 if fused else rank][0], of_all, what="compute_loss_func()")
 
 
+def of_trls_head(rank):
+    """TRL's own head and the one that replaces it, in the forward of models split as accelerate splits them."""
+    if not hasattr(of_trl, "add_fused_lm_head"):
+        return
+    for split in (functools.partial(units, head="norm and head"), ddp):
+        results = []
+        for fused in (False, True):
+            model = model_of("llama")
+            of_trl.add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+            if fused:
+                TrlHead(None, {"model": model}).patch()
+            model = split(model)
+            not_called = mock.patch.object(of_trl, "_ChunkedLogProbFunction", None)
+            with not_called if fused else contextlib.nullcontext():
+                output = model(**inputs_of(rank), fused_lm_head=True)
+            (output.loss + output.entropy.mean()).backward()
+            results.append((output.loss.detach(), gradients(model)))
+        expect(results[1:], *results[0], what=f"TRL's head, {split}")
+
+
+def of_lazy_logits(rank, plain):
+    """A loss outside the model's call reads logits of a sharded head: they are computed, with one warning."""
+    inputs = inputs_of(rank)
+    for split in (functools.partial(units, head="head"), unit_of_all):
+        model = model_of("llama")
+        read_lazily(model)
+        model = split(model)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                model.zero_grad()
+                logits = model(input_ids=inputs["input_ids"]).logits
+                loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs["labels"][:, 1:].flatten())
+                loss.backward()
+        assert [str(w.message)[:32] for w in told if "logitless" in str(w.message)] == ["logitless: FSDP shards the head,"]
+        want = plain["llama"]
+        expect([(loss.detach(), gradients(model))], want[rank][0], mean(want), what="LazyLogits")
+
+
 def plain_results():
     plain = {}
     for name in ("llama", "tied llama", "gemma2", "granite"):
@@ -320,6 +369,8 @@ def run_rank(rank, folder, plain):
     of_rows(rank, plain)
     of_vocabularies(plain)
     of_a_loss_function(rank, plain)
+    of_trls_head(rank)
+    of_lazy_logits(rank, plain)
     refused(rank)
     dist.destroy_process_group()
 
