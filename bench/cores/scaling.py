@@ -100,6 +100,6 @@ def table_of(shape: Shape) -> list[str]:
 
 
 def text_of(file: File) -> str:
-    head = [file.machine, "Seconds, and in brackets the efficiency: threads x seconds of the first row, divided by those of "
-            f"this row; * below {FEWER}.", "The efficiency of the GEMM, one large product, is what the machine allows."]
+    head = [file.machine, "Seconds, and in brackets the efficiency: threads x seconds, in the column's first row with a time "
+            f"divided by this row; * below {FEWER}.", "The efficiency of the GEMM, one large product, is what the machine allows."]
     return "\n".join(head + [line for shape in file.shapes for line in ["", *table_of(shape)]])

@@ -101,7 +101,7 @@ class Packed(unittest.TestCase):
             done = subprocess.run(line, cwd=folder, env={"PATH": os.environ["PATH"], "PYTHON": sys.executable}, check=False,
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertRegex(done.stdout, r"\n +1 +\d+ \(1\.00\)  \d+\.\d{3} \(1\.00\)\n")
+            self.assertRegex(done.stdout, r"\n +1 +\d+ \(1\.00\) +\d+\.\d{3} \(1\.00\)\n")
             self.assertNotIn("not the same", done.stdout)
             points = runs.read_file(folder / "cores.jsonl", "cores").runs[0].points
             self.assertEqual([point.results[0].plan for point in points], ["two_pass"] * team)
