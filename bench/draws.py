@@ -38,8 +38,10 @@ def measure(options):
             "token_logps()": lambda: token_logps(hidden, weight, targets),
             "linear, softmax, multinomial": lambda: from_logits(hidden, weight, options.draws),
         }
-        cpu = logitless.environment()["cpu"]
-        print(f"[{vocab}, {options.hidden}], {options.tokens} rows of {options.dtype}, {options.draws} draws each, {cpu}")
+        print(
+            f"[{vocab}, {options.hidden}], {options.tokens} rows of {options.dtype}, {options.draws} draws each, "
+            f"{logitless.environment()['cpu']}"
+        )
         with torch.no_grad():
             for name, (seconds, mib) in take_turns(calls, options.rounds).items():
                 print(f"{name:30} {seconds:8.3f} s {mib:9.1f} MiB")

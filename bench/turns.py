@@ -48,6 +48,7 @@ def compare_losses(calls, leaves, rounds):
     first = next(iter(results.values()))
     print(f"{'':18} {'seconds':>8} {'extra MiB':>10}  off by (loss, gradients)")
     for name, got in results.items():
-        errors = [((a.double() - b.double()).norm() / b.double().norm()).item() for a, b in zip(got, first, strict=True)]
+        pairs = [(a.double(), b.double()) for a, b in zip(got, first, strict=True)]
+        errors = [((a - b).norm() / b.norm()).item() for a, b in pairs]
         seconds, mib = medians[name]
         print(f"{name:18} {seconds:8.3f} {mib:10.1f}  {', '.join(f'{error:.1e}' for error in errors)}")
