@@ -91,19 +91,7 @@ struct Costs {
   /// The same under two pass, where gradients replace the logits of each tile at once. Narrow tiles then also
   /// save memory.
   int64_t gradient_tile_entries = 1024;
-  /// d_hidden and d_weight have this many chains of tasks each, if the hidden size allows it. Each of the
-  /// two is half the work of a gradient pass in plan one pass, and a third in two pass, so eight chains keep
-  /// 16 or 24 threads busy (bench/work_order.py).
-  int64_t gradient_chains = 8;
-  /// The narrowest product into d_hidden or d_weight; narrower ones spend too much time on reordering.
-  int64_t hidden_block = 128;
 };
-
-/// The costs with units that multiply tiles. Products then take so little time that reordering their operands
-/// for more and narrower products would slow down teams of a few threads.
-constexpr Costs with_tile_units(double flops_per_byte, int64_t few_rows, int64_t entries) {
-  return {flops_per_byte, few_rows, entries, entries, 4, 256};
-}
 
 /// Describes a backend to the user.
 struct Description {

@@ -30,7 +30,7 @@ constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 // offsets and the loss's own numbers, 8 more vectors of this size.
 int64_t result_bytes(int64_t tokens) { return 20 * 8 * (tokens + 1); }
 // The largest number of blocks that hidden is cut into for d_weight.
-constexpr int64_t kMostHiddenBlocks = 8;
+constexpr int64_t kMostHiddenBlocks = 4;
 // The OpenMP runtime keeps a record of each waiting task and its dependencies, of less than 1 KiB. At most
 // the tasks of 16 tiles per thread wait, for any shape. A tile needs one task to be computed, and one per
 // block of hidden to be added to each of two gradients; d_bias and a finished tile of d_weight need one more.

@@ -132,14 +132,14 @@ class Order(unittest.TestCase):
             self.assertAlmostEqual(team.time, 3 * 48)  # of each of 48 tiles: logits, d_hidden, d_weight
 
     def test_a_chain_bounds_a_large_team(self):
-        # Four chains of d_hidden, because H allows four parts of 128: each takes 48 quarters of a product.
+        # Two chains of d_hidden, because H allows two parts of 256: each takes 48 half products.
         cut, team, forward, backward = self.call(48)
-        self.assertEqual((cut.hidden_chains(), cut.longest_hidden()), (4, 12))
-        self.assertGreaterEqual(team.time, 1 + 12)
-        self.assertEqual(work_order.why(cut, 48, forward, backward, team.time), "4 chains of d_hidden (1 row blocks)")
+        self.assertEqual((cut.hidden_chains(), cut.longest_hidden()), (2, 24))
+        self.assertGreaterEqual(team.time, 1 + 24)
+        self.assertEqual(work_order.why(cut, 48, forward, backward, team.time), "2 chains of d_hidden (1 row blocks)")
         # With more sums their chains are shorter.
         more, faster, *_ = self.call(48, sums=4)
-        self.assertEqual((more.hidden_chains(), more.longest_hidden()), (8, 6))
+        self.assertEqual((more.hidden_chains(), more.longest_hidden()), (4, 12))
         self.assertLess(faster.time, team.time)
 
     def test_chunks_and_a_workspace_that_is_too_small(self):
