@@ -29,7 +29,7 @@ from .lora import HeadWeight, check_peft, from_peft, has_trained_rows, is_lora, 
 from .packed import PackedWeight
 
 _calls = threading.local()  # .head: the head of this thread's fused call, which returns AbsentLogits
-_SHARDED = "sharded()"  # in a head's _logitless_read: the warning about it was given
+_SHARDED = "sharded()"  # added to a head's _logitless_read when it has warned
 
 
 class HandsOn:

@@ -9,7 +9,7 @@ namespace {
 // A fixed buffer, because memory may have run out when a message is stored.
 thread_local char last_error[1024];
 
-// Whether the text begins with a C++ member of soft targets, whose key has no `targets.` before its name.
+// Tells whether the text begins with a C++ member of soft targets. Its key lacks the prefix `targets.`.
 bool begins_with_member(std::string_view text) {
   return text.starts_with("targets.weights") || text.starts_with("targets.rows") || text.starts_with("targets.sets");
 }
