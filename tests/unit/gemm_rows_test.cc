@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string_view>
 #include <vector>
@@ -77,6 +78,7 @@ class Family {
     return out;
   }
 
+  const std::shared_ptr<void> region_ = gemm::Backend::single_threaded_region();
   std::mt19937_64 random_{7};
   const gemm::Backend& backend_;
   const kernels::RowKernels& kernels_;
