@@ -43,7 +43,7 @@ WIDTHS, PER_TURN = {576: (576, 288, 144, 96), 1536: (1536, 768, 384, 256, 128)},
 class Rules:
     """Constants of src/planning that the options vary."""
 
-    chains: int = 4  # kGradientTasks: chains of d_hidden per chunk, and of d_weight
+    chains: int = 8  # Costs::gradient_chains: chains of d_hidden per chunk, and of d_weight
     hidden_block: int = 256  # kHiddenBlock
     sums: int = 1  # sums of d_hidden that share the vocabulary; src/sink has one
     workspace: int = 256 << 20

@@ -91,6 +91,10 @@ struct Costs {
   /// The same under two pass, where gradients replace the logits of each tile at once. Narrow tiles then also
   /// save memory.
   int64_t gradient_tile_entries = 1024;
+  /// d_hidden and d_weight have this many chains of tasks each, if tiles are high and the hidden size allows it.
+  /// Each of the two is half the work of a gradient pass in plan one pass, and a third in two pass
+  /// (bench/work_order.py). Narrower products reorder more, so units that multiply tiles have fewer chains.
+  int64_t gradient_chains = 8;
 };
 
 /// Describes a backend to the user.

@@ -161,7 +161,9 @@ class BFloat16 final : public Routine {
   std::string description() const override { return library_version() + (amx_ ? " (AMX)" : " (AVX512-BF16)"); }
   // With AMX the library is faster from 17 rows on; without it, our kernels are faster for all few rows. On
   // Zen 4 two pass takes the same time with 512 to 1,024 entries per tile.
-  Costs costs() const override { return amx_ ? Costs{50, 16} : Costs{16, kernels::kMostFewRows, 1024, 640}; }
+  Costs costs() const override {
+    return amx_ ? Costs{50, 16, 1024, 1024, 4} : Costs{16, kernels::kMostFewRows, 1024, 640};
+  }
   // The library multiplies a single row as a vector, and sums in another order then. No other row was found
   // to depend on its neighbours, with AVX512-BF16 in versions 2.6.3 and 3.7.2 and with AMX in 2.6.3;
   // gemm_rows_test checks the machine that it runs on.

@@ -210,7 +210,7 @@ const Routine* amx_routine() {
       tiles::amx::emulated_unit());
   if (!unit) return nullptr;
   // 80: two cores do 1,600 GFLOP/s while memory moves 20 GB/s.
-  static const TileRoutine routine("amx", "AMX", {80, 6, 512, 512}, *unit);
+  static const TileRoutine routine("amx", "AMX", {80, 6, 512, 512, 4}, *unit);
   return &routine;
 }
 
@@ -220,7 +220,7 @@ const Routine* bfmmla_routine() {
   if (!unit) return nullptr;
   // Estimates, because no such CPU was available. A core does 32 FLOP per instruction, and about two
   // instructions per cycle.
-  static const TileRoutine routine("bfmmla", "BFMMLA", {16, 8, 512, 512}, *unit);
+  static const TileRoutine routine("bfmmla", "BFMMLA", {16, 8, 512, 512, 4}, *unit);
   return &routine;
 }
 

@@ -128,7 +128,8 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
   chunk_rows = cut_rows(chunk_rows, cap, run);
   run.weight_apart = weight_apart_ && run.keeps_logits() && run.chunk_count() > 1;
   const bool tile_by_tile = weight_apart_ && !run.weight_apart;
-  set_splits(measure_chunks(run), tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
+  set_splits(gemm_.costs(source_.states_type(), source_.head_type()), measure_chunks(run),
+             tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
   if (run.expected_rows()) run.grid.vocab_ranges = 1;
   run.gather = computation_.may_drop_rows || !run.blocks.all_contiguous();
   run.scatter = run.gather || !each_in_one_piece(run.blocks);

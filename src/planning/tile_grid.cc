@@ -29,9 +29,9 @@ constexpr int64_t kLeastVocabTile = 512;
 constexpr int64_t kSmallestEdge = 16;
 // The narrowest GEMM into d_hidden or d_weight; narrower ones pack too much.
 constexpr int64_t kHiddenBlock = 256;
-// d_hidden and d_weight have this many chains of tasks each. Each of the two is half the work of a gradient
-// pass in plan one pass, and a third in two pass, so 8 or 12 threads stay busy (bench/work_order.py).
-constexpr int64_t kGradientTasks = 4;
+// Tiles of fewer rows have at most kFewChains chains of d_hidden and of d_weight: for them a GEMM packs too much.
+constexpr int64_t kHighTile = 256;
+constexpr int64_t kFewChains = 4;
 // This many tasks, row blocks × ranges, balance many threads; each costs 56 bytes per row.
 constexpr int64_t kForwardTasks = 128;
 
@@ -89,11 +89,13 @@ void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<con
   grid.tile_rows = grid.row_rule.padded(grid.row_tile);
 }
 
-void set_splits(int64_t row_blocks, int64_t weight_tiles, TileGrid& grid) {
+void set_splits(const gemm::Costs& costs, int64_t row_blocks, int64_t weight_tiles, TileGrid& grid) {
   row_blocks = std::max<int64_t>(row_blocks, 1);
+  const int64_t most_chains =
+      grid.row_tile < kHighTile ? std::min(kFewChains, costs.gradient_chains) : costs.gradient_chains;
   const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
   const auto split = [&](int64_t chains) {
-    const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, chains), 1, most_blocks);
+    const int64_t blocks = std::clamp<int64_t>(div_up(most_chains, chains), 1, most_blocks);
     // Even if the hidden size is below kHiddenBlock, a LoRA's rank may be above it.
     return std::max(kHiddenBlock, std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16)));
   };

@@ -71,7 +71,7 @@ void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<con
 inline constexpr int64_t kWeightTiles = 2;
 /// Splits hidden components so that a team has enough chains of sums, given that `row_blocks` chains of
 /// d_hidden and `weight_tiles` chains of d_weight can run at the same time.
-void set_splits(int64_t row_blocks, int64_t weight_tiles, TileGrid& grid);
+void set_splits(const gemm::Costs& costs, int64_t row_blocks, int64_t weight_tiles, TileGrid& grid);
 
 /// Sets `cap` to the tiles of `grid`, with the longer edge that the caller has not set halved; returns false
 /// if both have the smallest size.
