@@ -207,8 +207,8 @@ struct Verdict {
 /// Runs the call, compares all its results with the oracle, and checks the library's other promises.
 Verdict check(const DrawnCall& call);
 inline std::string fault_of(const DrawnCall& call) { return check(call).fault; }
-/// Runs the call once, and returns the bytes of its results and gradients; none if it is refused. With threads
-/// = 0 OpenMP chooses the team.
+/// Runs the call once, and returns the bytes of its results and gradients; none if it is refused. OpenMP
+/// chooses the team if `threads` is 0.
 std::vector<std::byte> bytes_of_call(const DrawnCall& call);
 
 }  // namespace logitless::testing

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Draws calls for some time, and prints each that fails as C++ code:
 //
-//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N]
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N] [--threads N] [--bits]
 //
-// --from starts at call N of the seed. With --bits it checks nothing, and prints a hash of each call's results
-// and gradients: run it before and after a change that must keep all bits, with OPENBLAS_CORETYPE for other
-// kernels, and compare the outputs with diff. --threads N sets the threads of these calls (0: OpenMP's).
+// --from starts at call N of the seed. With --bits it checks nothing, and prints a hash of the results and
+// gradients of each call: run it before and after a change that must keep all bits, with OPENBLAS_CORETYPE for
+// other kernels, and compare the outputs with diff. --threads N sets the threads (0: OpenMP chooses).
 #include <unistd.h>
 
 #include <chrono>

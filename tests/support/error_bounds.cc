@@ -87,7 +87,8 @@ BoundedGradient BoundedCrossEntropy::product(const MatrixXd& d, const MatrixXd& 
   if (gradient_unit_ > 0 && by.cols() > 1) bound += d_bound.rowwise().sum() * size.colwise().maxCoeff();
   BoundedGradient out{d * by, bound};
   for (int64_t i = 0; i < d.rows(); ++i) {
-    if ((d.row(i).array() == 0).all()) out.exact.row(i).setZero(), out.bound.row(i).setZero();  // 0 times NaN is NaN
+    // The library skips such rows; here 0 times NaN would be NaN.
+    if ((d.row(i).array() == 0).all()) out.exact.row(i).setZero(), out.bound.row(i).setZero();
   }
   return out;
 }
