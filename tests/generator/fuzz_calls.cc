@@ -4,8 +4,8 @@
 //     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N] [--threads N] [--bits]
 //
 // --from starts at call N of the seed. With --bits it checks nothing, and prints a hash of the results and
-// gradients of each call: run it before and after a change that must keep all bits, with OPENBLAS_CORETYPE for
-// other kernels, and compare the outputs with diff. --threads N sets the threads (0: OpenMP chooses).
+// gradients of each call: run it before and after a change that must keep all bits, with OPENBLAS_CORETYPE
+// for other kernels, and compare the outputs with diff. --threads N sets the threads (0: OpenMP chooses).
 #include <unistd.h>
 
 #include <chrono>
