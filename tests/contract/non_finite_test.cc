@@ -46,8 +46,8 @@ void expect_nans_as_expected(const TokenStats& got, const Eigen::VectorXd& logp)
   }
 }
 
-// Runs the call on inputs that `spoil` has changed, in every type, layout and plan. Compares with float64, and
-// returns the numbers of NaN.
+// Runs the call on inputs that `spoil` has changed, in every type, layout and plan. Compares with float64.
+// Returns the numbers of NaN.
 Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, double ignored = 0) {
   Pattern pattern;
   InputSpec spec;

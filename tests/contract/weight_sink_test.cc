@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The weight-gradient sink is called by one thread at a time, and may throw. Drawn calls check its tiles, also
-// of sinks that overwrite the head.
+// The weight-gradient sink is called by one thread at a time, and may throw. Drawn calls check its tiles, and
+// overwrite the head in it.
 #include <gtest/gtest.h>
 
 #include <atomic>
