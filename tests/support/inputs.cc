@@ -55,12 +55,12 @@ Inputs::Inputs(const InputSpec& input_spec)
   std::normal_distribution<double> normal(0, 1);
   std::uniform_real_distribution<double> uniform(0, 1);
   // With normal hidden states, each logit without the bias has this standard deviation.
-  const double spread = spec.peaked ? 3.0 : 0.2;
+  constexpr double kSpread = 3;
   for (int64_t v = 0; v < spec.vocab; ++v) {
     for (int64_t h = 0; h < spec.hidden; ++h) {
-      set_weight(v, h, normal(random) * spread / std::sqrt(static_cast<double>(spec.hidden)));
+      set_weight(v, h, normal(random) * kSpread / std::sqrt(static_cast<double>(spec.hidden)));
     }
-    if (spec.bias) bias.set(0, v, normal(random) * spread / 3);
+    if (spec.bias) bias.set(0, v, normal(random) * kSpread / 3);
   }
   const std::vector<int64_t> favourite = favourites(spec);
   targets = make_targets(spec, favourite);
@@ -69,7 +69,7 @@ Inputs::Inputs(const InputSpec& input_spec)
     for (int64_t h = 0; h < spec.hidden; ++h) norm += std::pow(weight_at(favourite[i], h), 2);
     // Raises the favourite's logit by up to 14, compared with 150 others at about 8: rows vary from flat to
     // nearly certain.
-    const double push = spec.peaked && norm > 0 ? 14 * uniform(random) / norm : 0.0;
+    const double push = norm > 0 ? 14 * uniform(random) / norm : 0.0;
     for (int64_t h = 0; h < spec.hidden; ++h) {
       const double value = normal(random) + push * weight_at(favourite[i], h);
       set_hidden(i, h, spec.poison && targets[i] == spec.ignore_index ? kNaN : value);

@@ -17,7 +17,8 @@
 
 namespace logitless::testing {
 
-/// The tensors of a call. The default sizes are multiples of no tile or vector.
+/// The tensors of a call. The default sizes are multiples of no tile or vector. Each row favours one vocabulary
+/// entry, which is the target half of the time: near-uniform probabilities would hide errors of the softmax.
 struct InputSpec {
   int64_t tokens = 37;
   int64_t vocab = 150;
@@ -28,9 +29,6 @@ struct InputSpec {
   int64_t padding = 0;                  ///< NaN elements after each row of every matrix
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
-  /// If true, each row favours one vocabulary entry, which is the target half of the time; near-uniform
-  /// probabilities would hide errors of the softmax. Otherwise logits are a few tenths.
-  bool peaked = true;
   double ignored = 0;  ///< fraction of targets that are ignored
   int64_t ignore_index = -100;
   /// Hidden states of ignored rows are NaN.
@@ -61,9 +59,9 @@ struct RunSpec {
   ContextOptions context = {};
   bool d_hidden = true;
   bool d_weight = true;
-  bool d_bias = true;                     ///< if the head has a bias
-  Rows d_hidden_rows = Rows::kFollowing;  ///< of the gradients of hidden states
-  std::optional<DType> gradient_dtype = {};    ///< of the outputs; unset: float32, or float64 for float64 inputs
+  bool d_bias = true;                        ///< if the head has a bias
+  Rows d_hidden_rows = Rows::kFollowing;     ///< of the gradients of hidden states
+  std::optional<DType> gradient_dtype = {};  ///< of the outputs; unset: float32, or float64 for float64 inputs
 };
 
 /// Gradient outputs with their own memory. They hold NaN before the call.
