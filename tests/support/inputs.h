@@ -17,8 +17,8 @@
 
 namespace logitless::testing {
 
-/// The tensors of a call. The default sizes are multiples of no tile or vector. Each row favours one vocabulary
-/// entry, which is the target half of the time: near-uniform probabilities would hide errors of the softmax.
+/// The tensors of a call. The default sizes are multiples of no tile or vector. Each row favours one entry,
+/// which is the target half of the time: near-uniform probabilities would hide errors of the softmax.
 struct InputSpec {
   int64_t tokens = 37;
   int64_t vocab = 150;
