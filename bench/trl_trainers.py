@@ -219,7 +219,8 @@ def differences(got, want):
         pairs = [(a[name], b[name]) for a, b in zip(got, want, strict=True) if name in b]
         pairs = [(a, b) for a, b in pairs if not (math.isnan(a) and math.isnan(b))]
         if pairs:
-            apart[name] = max(abs(a - b) for a, b in pairs) / max(0.01, *(abs(b) for _, b in pairs))
+            gaps = [math.inf if math.isnan(a - b) else abs(a - b) for a, b in pairs]
+            apart[name] = max(gaps) / max(0.01, *(abs(b) for _, b in pairs))
     return apart
 
 
