@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures steps of TRL's trainers, plain and with logitless.trl.patch(): seconds and peak memory.
+"""Measures steps of TRL's trainers, plain and with logitless.trl.patch(): seconds and peak memory. Or compares what
+they log.
 
     python bench/trl_trainers.py                         # SmolLM2-135M's width and vocabulary, two layers
     python bench/trl_trainers.py --trainers dpo --lora --bf16
@@ -8,12 +9,22 @@
 The models are random. Each run has its own process, and the two heads take turns. Memory is the rise of
 resident memory since before the first step, including gradients and the optimizer's state. The seconds
 exclude the generation of answers, which both run with the model's own head.
+
+    python bench/trl_trainers.py --compare --steps 20    # the small trainers of the tests; needs pytest
+
+prints how far losses and other logged numbers of a patched trainer are from the plain one's: the largest difference,
+divided by the number's largest size, or by 0.01 if all its values are smaller. Then the largest difference of a
+parameter after the last step. Both trainers are also compared with a patched one whose models are float64. With
+`torchrun --nproc-per-node 2` in place of `python` ranks share the batches; a trainer that loads its model from a
+folder (grpo, rloo, gmpo, sdft, sdpo) runs on one rank only.
 """
 
 import argparse
 import importlib
 import json
+import math
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -25,6 +36,8 @@ from resident_memory import begin_peak, peak_above  # noqa: E402
 
 TRAINERS = ("sft", "dpo", "kto", "grpo", "rloo", "distillation", "cpo", "orpo", "tpo", "online_dpo", "gkd", "sdft")
 EXPERIMENTAL = {"cpo": "CPO", "orpo": "ORPO", "tpo": "TPO", "online_dpo": "OnlineDPO", "gkd": "GKD", "sdft": "SDFT"}
+ONLY_COMPARED = ("a2po", "gmpo", "gold", "iw_opd", "sdpo")
+NOT_IN_FLOAT64 = ("sdpo",)  # plain TRL, too, then samples from probabilities that are NaN
 LOGS = ("loss", "grad_norm", "entropy")
 # No network, no telemetry by TRL, no progress bars.
 QUIET = {"HF_HUB_OFFLINE": "1", "CI": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
@@ -198,6 +211,70 @@ def run_apart(kind, head):
     return json.loads(ran.stdout.splitlines()[-1])
 
 
+def differences(got, want):
+    """{name: largest difference of a logged number}, relative to its largest size or to 0.01."""
+    apart = {}
+    names = {name for entry in want for name, value in entry.items() if isinstance(value, (int, float))}
+    for name in sorted(names - {"train_loss"}):  # which is the mean of the losses
+        pairs = [(a[name], b[name]) for a, b in zip(got, want, strict=True) if name in b]
+        pairs = [(a, b) for a, b in pairs if not (math.isnan(a) and math.isnan(b))]
+        if pairs:
+            gaps = [math.inf if math.isnan(a - b) else abs(a - b) for a, b in pairs]
+            apart[name] = max(gaps) / max(0.01, *(abs(b) for _, b in pairs))
+    return apart
+
+
+def log_of(case, run, options):
+    """What the trainer of a test logs, and its parameters after the last step."""
+    import torch
+    import transformers
+    from trl_trainers import logs_of, trainer_of_case
+
+    from logitless.trl import patch
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trainer_of_case(case, pathlib.Path(folder), max_steps=options.steps)
+        trainer.remove_callback(transformers.PrinterCallback)
+        if run == "float64":
+            for name in ("model", "ref_model", "teacher_model"):
+                if getattr(trainer, name, None) is not None:
+                    model = getattr(trainer, name).double()
+                    model.config._experts_implementation = "eager"  # the default has no float64
+        if run != "plain":
+            patch(trainer)
+        logs = logs_of(trainer)
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        return logs, torch.cat([p.detach().double().flatten() for p in model.parameters()])
+
+
+def compare(options):
+    os.environ.update(QUIET)
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python/tests"))
+    import torch
+    import transformers
+    from trl_trainers import CASES
+
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(options.threads)
+    show = print if os.environ.get("RANK", "0") == "0" else lambda *_, **__: None
+    show(f"{options.steps} steps; loss, the log that differs most, parameters")
+    show(f"{'':20}{'patched and plain':52}{'plain and float64':52}patched and float64")
+    for case, (kind, *_) in CASES.items():
+        if options.trainers and kind not in options.trainers:
+            continue
+        runs = ("plain", "patched") if kind in NOT_IN_FLOAT64 else ("plain", "patched", "float64")
+        results = {run: log_of(case, run, options) for run in runs}
+        line = f"{case:20}"
+        for a, b in (("patched", "plain"), ("plain", "float64"), ("patched", "float64")):
+            if b not in results:
+                continue
+            apart = differences(results[a][0], results[b][0])
+            most = max(apart, key=apart.get)
+            parameters = (results[a][1] - results[b][1]).abs().max()
+            line += f"{apart['loss']:.1e}, {most} {apart[most]:.1e}, {parameters:.1e}".ljust(52)
+        show(line.rstrip(), flush=True)
+
+
 def processor():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         fields = dict(line.split(":", 1) for line in file if ":" in line)
@@ -207,7 +284,7 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainers", nargs="*", choices=TRAINERS, default=["sft", "dpo", "kto", "grpo"])
+    parser.add_argument("--trainers", nargs="+", choices=TRAINERS + ONLY_COMPARED, metavar="NAME")
     parser.add_argument("--vocab", type=int, default=49152)
     parser.add_argument("--hidden", type=int, default=576)
     parser.add_argument("--layers", type=int, default=2)
@@ -219,14 +296,17 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true", help="under autocast")
     parser.add_argument("--lora", action="store_true", help="adapters on the body, and a frozen head")
+    parser.add_argument("--compare", action="store_true", help="compare logs of small trainers, and measure nothing")
     parser.add_argument("--run", nargs=2, metavar=("TRAINER", "HEAD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         print(json.dumps(run(*options.run, options)))
         return
+    if options.compare:
+        return compare(options)
     print(f"{processor()}; {options.threads} thread(s)")
     print("plain, fused, ratio:  seconds per step        MiB above the start        relative differences of logs")
-    for kind in options.trainers:
+    for kind in options.trainers or ("sft", "dpo", "kto", "grpo"):
         runs = {"plain": [], "fused": []}
         for _ in range(options.rounds):
             for head in runs:

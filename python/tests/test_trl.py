@@ -6,9 +6,8 @@ import warnings
 import pytest
 from small_models import model_of
 from trl_trainers import (
+    CASES,
     EXPERIMENTAL,
-    FROM_FOLDER,
-    built,
     expect_equal,
     logs_of,
     lora,
@@ -16,6 +15,7 @@ from trl_trainers import (
     steps_of,
     torch,
     trainer_of,
+    trainer_of_case,
 )
 
 from logitless import _core
@@ -23,33 +23,6 @@ from logitless._absent_logits import AbsentLogits
 from logitless.trl import patch, unpatch
 
 pytestmark = pytest.mark.usefixtures("no_telemetry")
-
-CASES = {
-    "sft, all positions": ("sft", "opt", dict(completion_only_loss=False, gradient_accumulation_steps=2)),
-    "sft, packed": ("sft", "gpt2", dict(max_length=16, packing=True, packing_strategy="wrapped")),
-    "sft, dft": ("sft", "tied llama", dict(loss_type="dft", label_smoothing_factor=0.1, gradient_checkpointing=True)),
-    "sft, experts": ("sft", "mixtral", {}),
-    "dpo": ("dpo", "llama with a bias", {}),
-    "dpo, softcap": ("dpo", "gemma2", dict(loss_type=["sigmoid", "sft"], loss_weights=[1.0, 0.2])),
-    "dpo, LD": ("dpo", "cohere2", dict(ld_alpha=0.5, precompute_ref_log_probs=True)),
-    "kto, scale": ("kto", "granite", dict(loss_type="apo_zero_unpaired")),
-    "grpo": ("grpo", "llama", dict(num_iterations=2)),
-    "grpo, entropy": ("grpo", "gemma2", dict(entropy_coef=0.01, top_entropy_quantile=0.5)),
-    "grpo, float32 head": ("grpo", "qwen3", dict(cast_lm_head_to_fp32=True, beta=0.0)),
-    "rloo": ("rloo", "llama", {}),
-    "gmpo": ("gmpo", "llama", {}),
-    "distillation": ("distillation", "llama with a bias", dict(beta=0.3, gradient_accumulation_steps=2)),
-    "gkd": ("gkd", "cohere2", {}),
-    "gold": ("gold", "llama", {}),
-    "iw_opd": ("iw_opd", "llama", {}),
-    "cpo": ("cpo", "gemma2", dict(loss_type="simpo", cpo_alpha=0.5)),
-    "orpo": ("orpo", "mixtral", {}),
-    "tpo": ("tpo", "tied llama", {}),
-    "online dpo": ("online_dpo", "qwen3", {}),
-    "a2po": ("a2po", "llama", {}),
-    "sdft": ("sdft", "granite", dict(distillation_add_tail=True)),
-    "sdpo": ("sdpo", "gemma2", dict(distillation_mode="full_logits", distillation_alpha=0.5)),
-}
 
 
 def both_logs(make, monkeypatch):
@@ -65,16 +38,8 @@ def both_logs(make, monkeypatch):
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_of_a_trainer_logs_the_same(case, tmp_path, monkeypatch):
-    kind, name, options = CASES[case]
-
-    def make(_):
-        model = built(name)
-        if kind in FROM_FOLDER:
-            model.save_pretrained(tmp_path / "model")
-            model = str(tmp_path / "model")
-        return trainer_of(kind, model, tmp_path, **options)
-
-    want, got = both_logs(make, monkeypatch)
+    kind = CASES[case][0]
+    want, got = both_logs(lambda _: trainer_of_case(case, tmp_path), monkeypatch)
     assert sum("loss" in entry for entry in want) == steps_of(kind)
     assert kind in EXPERIMENTAL or any(key.startswith("entropy") for key in want[0])
     expect_equal(got, want)

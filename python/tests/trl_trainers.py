@@ -48,6 +48,36 @@ WITH_TEACHER = ("distillation", "gkd", "gold", "iw_opd")
 FROM_FOLDER = ("grpo", "rloo", "gmpo", "sdft", "sdpo")  # they load a second model
 CHATS = ("gkd", "iw_opd")
 
+# Trainers, models and options that train alike with the patch and without it. bench/trl_trainers.py --compare trains
+# them for longer than the tests do.
+CASES = {
+    "sft, all positions": ("sft", "opt", dict(completion_only_loss=False, gradient_accumulation_steps=2)),
+    "sft, packed": ("sft", "gpt2", dict(max_length=16, packing=True, packing_strategy="wrapped")),
+    "sft, dft": ("sft", "tied llama", dict(loss_type="dft", label_smoothing_factor=0.1, gradient_checkpointing=True)),
+    "sft, experts": ("sft", "mixtral", {}),
+    "dpo": ("dpo", "llama with a bias", {}),
+    "dpo, softcap": ("dpo", "gemma2", dict(loss_type=["sigmoid", "sft"], loss_weights=[1.0, 0.2])),
+    "dpo, LD": ("dpo", "cohere2", dict(ld_alpha=0.5, precompute_ref_log_probs=True)),
+    "kto, scale": ("kto", "granite", dict(loss_type="apo_zero_unpaired")),
+    "grpo": ("grpo", "llama", dict(num_iterations=2)),
+    "grpo, entropy": ("grpo", "gemma2", dict(entropy_coef=0.01, top_entropy_quantile=0.5)),
+    "grpo, float32 head": ("grpo", "qwen3", dict(cast_lm_head_to_fp32=True, beta=0.0)),
+    "rloo": ("rloo", "llama", {}),
+    "gmpo": ("gmpo", "llama", {}),
+    "distillation": ("distillation", "llama with a bias", dict(beta=0.3, gradient_accumulation_steps=2)),
+    "distillation, tied": ("distillation", "tied llama", dict(beta=1.0)),
+    "gkd": ("gkd", "cohere2", {}),
+    "gold": ("gold", "llama", {}),
+    "iw_opd": ("iw_opd", "llama", {}),
+    "cpo": ("cpo", "gemma2", dict(loss_type="simpo", cpo_alpha=0.5)),
+    "orpo": ("orpo", "mixtral", {}),
+    "tpo": ("tpo", "tied llama", {}),
+    "online dpo": ("online_dpo", "qwen3", {}),
+    "a2po": ("a2po", "llama", {}),
+    "sdft": ("sdft", "granite", dict(distillation_add_tail=True)),
+    "sdpo": ("sdpo", "gemma2", dict(distillation_mode="full_logits", distillation_alpha=0.5)),
+}
+
 
 def steps_of(kind):
     return 2 if kind in EXPERIMENTAL else STEPS
@@ -169,6 +199,24 @@ def trainer_of(kind, model, folder, peft_config=None, compute_loss_func=None, **
     return trainer_class(model=model, args=args, **more)
 
 
+def built(name):
+    if name != "llama with a bias":
+        return model_of(name)
+    model = model_of("llama")
+    head, model.lm_head = model.lm_head, torch.nn.Linear(32, 97)
+    model.lm_head.weight = head.weight
+    return model
+
+
+def trainer_of_case(case, folder, **more):
+    kind, name, options = CASES[case]
+    model = built(name)
+    if kind in FROM_FOLDER:
+        model.save_pretrained(folder / "model")
+        model = str(folder / "model")
+    return trainer_of(kind, model, folder, **{**options, **more})
+
+
 def logs_of(trainer):
     trainer.train()
     if trainer.eval_dataset is not None:
@@ -192,15 +240,6 @@ def no_head_of_trls(monkeypatch):
     monkeypatch.setattr(utils._ChunkedLogProbFunction, "forward", staticmethod(forward))
     monkeypatch.setattr(chunked_divergence.ChunkedDivergenceFunction, "forward", staticmethod(forward))
     monkeypatch.setattr(_lazy_logits, "dense_rows", lambda *_: pytest.fail("logits were computed"))
-
-
-def built(name):
-    if name != "llama with a bias":
-        return model_of(name)
-    model = model_of("llama")
-    head, model.lm_head = model.lm_head, torch.nn.Linear(32, 97)
-    model.lm_head.weight = head.weight
-    return model
 
 
 def lora(modules=("q_proj", "v_proj", "down_proj"), **more):

@@ -110,7 +110,8 @@ void gradient(const GradientArgs<T, Gradient>& args) {
       const T log_p = (c - g.max) * g.inverse_temperature - g.log_sum;
       const T p = std::exp(log_p);
       T d = 0;
-      if (p != 0) d = -p * (g.softmax_scale + g.entropy_scale * (log_p + g.entropy) - g.square_scale * p);
+      const T others = c == g.max ? g.others : 1 - p;
+      if (p != 0) d = -p * (g.softmax_scale + g.entropy_scale * (log_p + g.entropy) + g.square_scale * others);
       if (args.cross) {
         const auto q = static_cast<T>(args.cross_weights ? args.cross_weights[v] : args.uniform_cross);
         d += g.cross_scale * (args.row_weights ? g.weights[args.first_column + v] : q);

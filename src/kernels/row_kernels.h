@@ -180,7 +180,7 @@ struct CountArgs {
 
 /// The gradient kernel's input for one row. For every column except picks,
 ///
-///     dL/da_v = -p_v (softmax_scale + entropy_scale (log p_v + entropy) - square_scale p_v) + cross_scale q_v
+///     dL/da_v = -p_v (softmax_scale + entropy_scale (log p_v + entropy) + square_scale (1 - p_v)) + cross_scale q_v
 ///
 /// All scales are already divided by the row's temperature, so the kernel only multiplies by the softcap's
 /// derivative.
@@ -193,6 +193,7 @@ struct RowGradient {
   T entropy_scale = 0;
   T entropy = 0;
   T square_scale = 0;
+  T others = 0;  // 1 - p of a column with a = max, whose p may be nearly 1; read if square_scale is not 0
   T cross_scale = 0;
   int32_t pick_count = 0;
   const T* weights = nullptr;              // q of this row alone, indexed by vocabulary entry

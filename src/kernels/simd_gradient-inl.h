@@ -124,14 +124,17 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
   const V softmax_scale = hn::Set(d, -g.softmax_scale);
   V residuals = hn::Zero(d);
   for (int64_t v = begin; v < end; v += lanes) {
-    const V log_p = hn::MulSub(hn::Sub(hn::LoadU(d, capped + v), max), scale, log_sum);
+    const V below_max = hn::Sub(hn::LoadU(d, capped + v), max);
+    const V log_p = hn::MulSub(below_max, scale, log_sum);
     const V p = exp_nonpositive(d, log_p);
     V slope = softmax_scale;
     if constexpr (kNonlinear) {
       // p is 0 long before -1000: the bound only prevents 0 · (-inf) from being NaN.
       const V bounded = hn::Max(log_p, hn::Set(d, T{-1000}));
       slope = hn::NegMulAdd(hn::Set(d, g.entropy_scale), hn::Add(bounded, hn::Set(d, g.entropy)), slope);
-      slope = hn::MulAdd(hn::Set(d, g.square_scale), p, slope);
+      const V others =
+          hn::IfThenElse(hn::Eq(below_max, hn::Zero(d)), hn::Set(d, g.others), hn::Sub(hn::Set(d, T{1}), p));
+      slope = hn::NegMulAdd(hn::Set(d, g.square_scale), others, slope);
     }
     V out = hn::Mul(p, slope);
     if constexpr (kCross == Cross::kUniform) out = hn::Add(out, hn::Set(d, g.cross_scale * uniform_cross));

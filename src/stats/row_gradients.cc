@@ -27,6 +27,8 @@ void express_by_outside(const TokenStats& stats, size_t row, double g_outside, k
   out.max = stats.outside_max[row];
   out.softmax_scale = outside * out.softmax_scale + g_outside * std::expm1(log_outside) * out.inverse_temperature;
   out.entropy_scale *= outside;
+  // 1 - p_v = p_outside (1 - p_v / p_outside) + 1 - p_outside
+  out.softmax_scale -= outside * out.square_scale * std::expm1(log_outside);
   out.square_scale *= outside * outside;
   out.entropy += log_outside;
 }
@@ -79,7 +81,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
     double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(row, id);
     gradient += p * (g_lse - g_cross * problem.cross_mass(row) - g_outside - elsewhere);
     if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
-    gradient += 2 * g_squares * p * (p - squares);
+    gradient += 2 * g_squares * p * ((1 - squares) + std::expm1(log_p));
     std::fill(picks + (pick - begin), picks + (next - begin),
               kernels::PickGradient<T>{problem.over_picks ? column : id, static_cast<T>(gradient * scale)});
     ++column;
@@ -89,11 +91,12 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   wide.max = stats.max_logit[i];
   wide.log_sum = stats.log_sum[i];
   wide.inverse_temperature = scale;
-  wide.softmax_scale = (all - g_lse + g_cross * problem.cross_mass(row) + 2 * g_squares * squares) * scale;
+  wide.softmax_scale = (all - g_lse + g_cross * problem.cross_mass(row) - 2 * g_squares * (1 - squares)) * scale;
   wide.entropy_scale = g_entropy * scale;
   wide.entropy = entropy;
   wide.square_scale = 2 * g_squares * scale;
   if (g_outside != 0) express_by_outside(stats, i, g_outside, wide);
+  wide.others = -std::expm1(-wide.log_sum);
 
   kernels::RowGradient<T> out;
   out.max = static_cast<T>(wide.max);
@@ -103,6 +106,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   out.entropy_scale = static_cast<T>(wide.entropy_scale);
   out.entropy = static_cast<T>(wide.entropy);
   out.square_scale = static_cast<T>(wide.square_scale);
+  out.others = static_cast<T>(wide.others);
   out.cross_scale = static_cast<T>(g_cross * scale);
   out.weights = problem.own_weights<T>(row);
   out.picks = picks;

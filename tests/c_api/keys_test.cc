@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The lists of keys and results in C, and what drawn calls (tests/generator/c_calls_test.cc) do not draw: a
-// context's keys, ranks, slices, and options of gradients.
+// context's keys, slices, and options of gradients.
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -12,7 +12,6 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/key_call.h"
-#include "support/thread_ranks.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -127,42 +126,12 @@ TEST(CKeys, ResultsAreListed) {
   });
 }
 
-// Two ranks that share the vocabulary, and two slices without ranks.
-TEST(CRanks, AndSlicesHaveTheBitsOfCxx) {
+// Two slices whose statistics the caller exchanges.
+TEST(CSlices, HaveTheBitsOfCxx) {
   const Batch batch;
   const FromHidden half[2] = {{.first_entry = 0, .entries = 40}, {.first_entry = 40, .entries = kVocab - 40}};
-  struct CGroup {
-    ThreadGroup group{2};
-    static int gather(void* user, const void* mine, void* all, size_t bytes) {
-      static_cast<Communicator*>(user)->all_gather(mine, all, bytes);
-      return 0;
-    }
-    static int exchange(void* user, const void* mine, void* theirs, size_t bytes) {
-      static_cast<Communicator*>(user)->all_to_all(mine, theirs, bytes);
-      return 0;
-    }
-  } c;
-  ThreadGroup cxx(2);
   CrossEntropy task;
   task.targets = batch.targets();
-  double losses[2] = {}, wanted[2] = {};
-  const auto errors = run_ranks(2, [&](int rank) {
-    const logitless_communicator ranks = {rank, 2, CGroup::gather, CGroup::exchange, &c.group.of(rank)};
-    logitless_context* context = logitless_context_new();
-    if (logitless_context_set_ranks(context, "vocab", &ranks) != LOGITLESS_OK) throw std::runtime_error("ranks");
-    CCall call("cross_entropy", context);
-    logitless_context_free(context);  // the call keeps what it needs
-    call.give(source_of(half[rank])), call.give(task);
-    if (logitless_run(call) != LOGITLESS_OK) throw std::runtime_error(logitless_last_error());
-    logitless_get_number(call, "loss", &losses[rank]);
-    ContextOptions options;
-    options.ranks.vocab = &cxx.of(rank);
-    wanted[rank] = run(Context(options), source_of(half[rank]), task, {}).loss;
-  });
-  for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
-  EXPECT_EQ(losses[0], wanted[0]);
-  EXPECT_EQ(losses[1], wanted[1]);
-
   std::vector<uint8_t> all;
   std::vector<std::byte> same;
   CCall call("cross_entropy");

@@ -17,7 +17,7 @@
 #include "support/allocation_counter.h"
 #include "support/calls.h"
 #include "support/coupled_loss.h"
-#include "support/testers.h"
+#include "support/inputs.h"
 #include "support/views.h"
 
 namespace logitless::testing {

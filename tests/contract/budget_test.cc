@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "support/calls.h"
-#include "support/testers.h"
+#include "support/inputs.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -86,8 +86,7 @@ TEST(LeastWorkspace, IsAcceptedAndOneByteLessIsNot) {
     }
   }
   // Only plan() has the time to find it. The automatic plan takes the plan that needs less.
-  CrossEntropyTester tester;
-  EXPECT_EQ(tester.run_once().result.plan.least_workspace_bytes, 0U);
+  EXPECT_EQ(SeededCall(InputSpec()).run().result.plan.least_workspace_bytes, 0U);
   EXPECT_EQ(least_of({700, 64, 3000}), least_of({700, 64, 3000, DType::kFloat32, PlanKind::kTwoPass}));
 }
 
@@ -128,14 +127,16 @@ TEST(SmallWorkspace, FixedTilesAreKept) {
 // packs them there is nothing to compare.
 TEST(PackedHidden, GiveTheSameBits) {
   for (const double ignored : {0.0, 0.3}) {
-    CrossEntropyTester tester;
-    tester.tokens(700).hidden(70).vocab(3000).dtype(DType::kBFloat16).ignored(ignored).plan(PlanKind::kTwoPass);
-    tester.gradient_dtype(DType::kFloat32).threads(2);
-    const CrossEntropyRun with = tester.run_once();
+    const auto run = [ignored](size_t workspace) {
+      return SeededCall({.tokens = 700, .vocab = 3000, .hidden = 70, .dtype = DType::kBFloat16, .ignored = ignored},
+                        {.context = {.threads = 2, .workspace_bytes = workspace, .plan = PlanKind::kTwoPass}})
+          .run();
+    };
+    const SeededCall::Results with = run(ContextOptions().workspace_bytes);
     const Plan& plan = with.result.plan;
     if (plan.packed_bytes == 0) GTEST_SKIP() << "no backend packs hidden states here";
     EXPECT_GE(plan.packed_bytes, static_cast<size_t>(2 * plan.active_rows * 70));
-    const CrossEntropyRun without = tester.workspace(plan.workspace_bytes - 1).run_once();
+    const SeededCall::Results without = run(plan.workspace_bytes - 1);
     EXPECT_EQ(without.result.plan.packed_bytes, 0U);
     EXPECT_EQ(without.result.plan.workspace_bytes + plan.packed_bytes, plan.workspace_bytes);
     EXPECT_EQ(with.bytes, without.bytes);

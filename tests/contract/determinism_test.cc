@@ -9,59 +9,77 @@
 #include <thread>
 #include <vector>
 
-#include "determinism_cases.h"
-#include "support/testers.h"
+#include "generator/drawn_call.h"
+#include "logitless/logitless.h"
+#include "segment_calls.h"
 
 namespace logitless::testing {
 namespace {
 
+// Returns drawn calls, and larger ones of every task.
+std::vector<DrawnCall> calls() {
+  std::vector<DrawnCall> calls;
+  for (uint64_t random = 1; random <= 200; ++random) calls.push_back(draw_call(random));
+  AllTasks::each([&]<class T>() {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
+        DrawnCall& call = calls.emplace_back();
+        call.task = T::kName, call.plan = plan;
+        call.sequences = 6, call.time = 33, call.hidden = 71, call.vocab = 517;
+        call.row_tile = 32, call.vocab_tile = 96;
+        call.states = call.head = dtype;
+        call.bias = call.mask = true;
+        call.budget = dtype == DType::kBFloat16 ? Budget::kLeast : Budget::kDefault;
+        if (plan == PlanKind::kExpectedRow) call.d_weight = call.d_bias = false;
+      }
+    }
+  });
+  return calls;
+}
+
 // Teams of the context and of OpenMP, of which some are smaller than asked for, and runs after others.
 TEST(Determinism, OfEveryTeam) {
-  for (const DeterminismCase& one : determinism_cases()) {
-    SCOPED_TRACE(one.name);
-    const std::vector<std::byte> bytes = one.bytes(1);
-    EXPECT_TRUE(std::ranges::any_of(bytes, [](std::byte byte) { return byte != std::byte{0}; }));
-    const auto parts_of = [&](int threads) {
-      const Plan plan = one.plan(threads);
-      EXPECT_LE(plan.threads, threads);
-      return std::vector<int64_t>{static_cast<int64_t>(plan.kind), plan.row_tile, plan.vocab_tile, plan.hidden_block,
-                                  plan.chunk_rows};
-    };
+  int64_t accepted = 0;
+  for (DrawnCall call : calls()) {
+    SCOPED_TRACE(code_of(call));
+    call.threads = 1;
+    const std::vector<std::byte> bytes = bytes_of_call(call);
+    if (bytes.empty()) continue;
+    ++accepted;
     for (const int threads : {1, 2, 3, 7}) {
       SCOPED_TRACE(threads);
-      EXPECT_TRUE(one.bytes(threads) == bytes);
-      EXPECT_TRUE(one.bytes(threads) == bytes) << "in another run";
-      EXPECT_EQ(parts_of(threads), parts_of(1));
+      call.threads = threads;
+      EXPECT_TRUE(bytes_of_call(call) == bytes);
+      EXPECT_TRUE(bytes_of_call(call) == bytes) << "in another run";
       omp_set_dynamic(1);
-      EXPECT_TRUE(one.bytes(threads) == bytes) << "with omp_set_dynamic";
+      EXPECT_TRUE(bytes_of_call(call) == bytes) << "with omp_set_dynamic";
       omp_set_dynamic(0);
       const int before = omp_get_max_threads();
       omp_set_num_threads(threads);
-      EXPECT_TRUE(one.bytes(0) == bytes) << "with omp_set_num_threads";
+      call.threads = 0;
+      EXPECT_TRUE(bytes_of_call(call) == bytes) << "with omp_set_num_threads";
       omp_set_num_threads(before);
     }
   }
+  EXPECT_GT(accepted, 200);
+}
+
+// Returns all gradients of a model's mean cross-entropy.
+std::vector<float> gradients_of(const SeededModel& model, const Context& context) {
+  Outputs outputs(model);
+  run_cross_entropy(model, context, outputs.views(), {.z_loss = 0.01});
+  return outputs.values;
 }
 
 TEST(Determinism, OneContextInThreeThreads) {
-  ContextOptions options;
-  options.threads = 2;
-  options.row_tile = 16;
-  options.vocab_tile = 64;
-  const Context context(options);
-  std::vector<CrossEntropyTester> testers;
-  std::vector<std::vector<std::byte>> alone;
-  for (int k = 0; k < 3; ++k) {
-    CrossEntropyTester tester;
-    tester.in(context).seed(k + 1).tokens(60 + k).vocab(401).hidden(70).z_loss(0.01);
-    alone.push_back(tester.run_once().bytes);
-    testers.push_back(tester);
-  }
+  const Context context({.threads = 2, .row_tile = 16, .vocab_tile = 64});
+  std::vector<SeededModel> models;
+  for (int64_t k = 0; k < 3; ++k) models.emplace_back(60 + k, 70, 401);
   std::vector<std::thread> threads;
   std::vector<int> same(3, 0);
-  for (int k = 0; k < 3; ++k) {
-    threads.emplace_back([&, k] {
-      for (int run = 0; run < 10; ++run) same[k] += testers[k].run_once().bytes == alone[k] ? 1 : 0;
+  for (size_t k = 0; k < 3; ++k) {
+    threads.emplace_back([&, k, alone = gradients_of(models[k], context)] {
+      for (int run = 0; run < 10; ++run) same[k] += gradients_of(models[k], context) == alone ? 1 : 0;
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -69,11 +87,12 @@ TEST(Determinism, OneContextInThreeThreads) {
 }
 
 TEST(Determinism, InsideAParallelRegion) {
+  const SeededModel model(60, 70, 401);
+  const std::vector<float> want = gradients_of(model, Context(options_of(1)));
+  const auto same_with = [&](int threads) { return gradients_of(model, Context(options_of(threads))) == want ? 1 : 0; };
   std::vector<int> same(3, 0);
-  const std::vector<DeterminismCase> copies(3, determinism_cases()[0]);
-  const std::vector<std::byte> want = copies[0].bytes(1);
 #pragma omp parallel for num_threads(3)
-  for (int k = 0; k < 3; ++k) same[k] = copies[k].bytes(2) == want ? 1 : 0;
+  for (int k = 0; k < 3; ++k) same[static_cast<size_t>(k)] = same_with(2);
   EXPECT_EQ(same, std::vector<int>(3, 1));
 
   // This also holds if the region is a team of one, and if nested teams are allowed.
@@ -81,19 +100,20 @@ TEST(Determinism, InsideAParallelRegion) {
   omp_set_max_active_levels(2);
   std::vector<int> nested(2, 0);
 #pragma omp parallel for num_threads(2)
-  for (int k = 0; k < 2; ++k) nested[k] = copies[k].bytes(3) == want ? 1 : 0;
+  for (int k = 0; k < 2; ++k) nested[static_cast<size_t>(k)] = same_with(3);
   omp_set_max_active_levels(levels);
   EXPECT_EQ(nested, std::vector<int>(2, 1));
-  bool alone = false;
+  int alone = 0;
 #pragma omp parallel num_threads(1)
-  alone = copies[0].bytes(0) == want;
-  EXPECT_TRUE(alone);
+  alone = same_with(0);
+  EXPECT_EQ(alone, 1);
 }
 
-// Returns the output of the helper program with these environment settings.
-std::string run_helper(const std::string& environment) {
+// Returns what fuzz_calls prints in this environment.
+std::string hashes_in(const std::string& environment, const std::string& threads = "0") {
   // With more threads than cores, waiting threads should sleep.
-  const std::string command = "OMP_WAIT_POLICY=passive " + environment + " '" DETERMINISM_HASH_PATH "'";
+  const std::string command =
+      "OMP_WAIT_POLICY=passive " + environment + " '" FUZZ_CALLS_PATH "' --bits --calls 200 --threads " + threads;
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return "cannot start";
   std::string output;
@@ -104,17 +124,14 @@ std::string run_helper(const std::string& environment) {
 }
 
 TEST(ThreadsOfTheEnvironment, GiveTheSameBits) {
-  char expected[32];
-  std::snprintf(expected, sizeof expected, " %016llx\n", static_cast<unsigned long long>(hash_of_all_cases(1)));
-  // The limits below leave 1 and 2 threads.
-  for (const int threads : {3, 7}) {
-    EXPECT_EQ(run_helper("OMP_NUM_THREADS=" + std::to_string(threads)), std::to_string(threads) + expected);
+  const std::string want = hashes_in("", "1");
+  EXPECT_EQ(std::ranges::count(want, '\n'), 200);
+  for (const char* const environment :
+       {"OMP_NUM_THREADS=3", "OMP_NUM_THREADS=7", "OMP_NUM_THREADS=3 OMP_DYNAMIC=true",
+        "OMP_NUM_THREADS=3 OMP_THREAD_LIMIT=2", "OMP_NUM_THREADS=3 OMP_MAX_ACTIVE_LEVELS=0",
+        "OMP_NUM_THREADS=3 OPENBLAS_NUM_THREADS=2", "OMP_NUM_THREADS=2 OMP_MAX_ACTIVE_LEVELS=3 OMP_PROC_BIND=true"}) {
+    EXPECT_EQ(hashes_in(environment), want) << environment;
   }
-  EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OMP_DYNAMIC=true"), std::string("3") + expected);
-  EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OMP_THREAD_LIMIT=2"), std::string("2") + expected);
-  EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OMP_MAX_ACTIVE_LEVELS=0"), std::string("1") + expected);
-  EXPECT_EQ(run_helper("OMP_NUM_THREADS=3 OPENBLAS_NUM_THREADS=2"), std::string("3") + expected);
-  EXPECT_EQ(run_helper("OMP_NUM_THREADS=2 OMP_MAX_ACTIVE_LEVELS=3 OMP_PROC_BIND=true"), std::string("2") + expected);
 }
 
 }  // namespace

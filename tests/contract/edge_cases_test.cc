@@ -123,6 +123,18 @@ TEST(CrossEntropyUpstream, AZeroDropsANaNRowWithZLossToo) {
   for (size_t k = 0; k < 24; ++k) EXPECT_TRUE(k >= 20 ? small.d_hidden[k] == 0 : std::isfinite(small.d_hidden[k])) << k;
 }
 
+TEST(CrossEntropyUpstream, IsNotReadWhereTheTokenIsIgnored) {
+  SmallCase usual, small;
+  for (SmallCase* const one : {&usual, &small}) {
+    one->targets[5] = -100;
+    const CrossEntropy task = {.targets = one->targets, .reduction = Reduction::kNone};
+    const std::vector<double> upstream = {1, 1, 1, 1, 1, one == &small ? NAN : 1.0};
+    backward(Context(), one->logits(), task, forward(Context(), one->logits(), task), upstream, one->gradients());
+  }
+  EXPECT_EQ(small.d_hidden, usual.d_hidden);
+  EXPECT_EQ(small.d_weight, usual.d_weight);
+}
+
 // dft's factor is a probability, which may be 0. That token then has no gradient, and the others keep theirs.
 TEST(CrossEntropyDft, OfATokenThatCannotOccur) {
   for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kOnePass, PlanKind::kExpectedRow}) {

@@ -10,7 +10,6 @@
 #include "logitless/cross_entropy.h"
 #include "support/calls.h"
 #include "support/inputs.h"
-#include "support/testers.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -23,7 +22,7 @@ constexpr int64_t kMostFewRows = 64;
 // Ignored rows do not count as rows. backward() counts all rows that forward() had.
 TEST(FewRows, AreThoseThatTakePart) {
   const auto library = [](int64_t tokens, double ignored) {
-    return CrossEntropyTester().tokens(tokens).ignored(ignored).planned();
+    return SeededCall({.tokens = tokens, .ignored = ignored}).planned();
   };
   EXPECT_EQ(library(kFewRows, 0).gemm_library, "logitless");
   EXPECT_NE(library(kFewRows + 1, 0).gemm_library, "logitless");
@@ -36,7 +35,7 @@ TEST(FewRows, DoNotDependOnEachOther) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
       int64_t few = kMostFewRows;
-      while (CrossEntropyTester().tokens(few).dtype(dtype).planned().gemm_library != "logitless") ASSERT_GE(--few, 6);
+      while (SeededCall({.tokens = few, .dtype = dtype}).planned().gemm_library != "logitless") ASSERT_GE(--few, 6);
       InputSpec spec;
       spec.tokens = few, spec.vocab = 700, spec.hidden = 70;
       spec.dtype = dtype, spec.layout = layout;

@@ -2,6 +2,7 @@
 // Runs drawn calls through the C API: all inputs must reach the call, and all results must come back.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ class CContext {
       }
     };
     visit_fields(FieldsOf<ContextOptions>(), set, options);
+    set_ranks("vocab", options.ranks.vocab), set_ranks("data", options.ranks.data);
   }
   ~CContext() { logitless_context_free(context_); }
   CContext(const CContext&) = delete;
@@ -34,6 +36,18 @@ class CContext {
   operator const logitless_context*() const { return context_; }
 
  private:
+  void set_ranks(const char* of, Communicator* ranks) {
+    if (!ranks) return;
+    const auto gather = [](void* user, const void* mine, void* all, size_t bytes) {
+      return static_cast<Communicator*>(user)->all_gather(mine, all, bytes), 0;
+    };
+    const auto exchange = [](void* user, const void* mine, void* theirs, size_t bytes) {
+      return static_cast<Communicator*>(user)->all_to_all(mine, theirs, bytes), 0;
+    };
+    const logitless_communicator communicator = {ranks->rank(), ranks->size(), gather, exchange, ranks};
+    throw_unless_ok(logitless_context_set_ranks(context_, of, &communicator));
+  }
+
   logitless_context* context_ = logitless_context_new();
 };
 
@@ -85,13 +99,12 @@ Plan plan_in(logitless_call* call) {
   return plan;
 }
 
-int64_t runs_through_c = 0;
+std::atomic<int64_t> runs_through_c = 0;
 
 template <Task T>
 Ran run_through_c(const Given<T>& given) {
   ++runs_through_c;
-  const CContext context(given.context.options());
-  CCall call(T::kName, context, true);
+  CCall call(T::kName, CContext(given.context.options()), true);  // the call keeps what it needs
   call.give(given.logits);
   call.give(given.task);
   call.give(given.gradients, given.logits);
@@ -140,7 +153,6 @@ TEST(DrawnCalls, ArriveThroughC) {
   int64_t accepted = 0;
   for (uint64_t random = 1; random <= 1500; ++random) {
     DrawnCall call = draw_call(random);
-    call.vocab_ranks = call.data_ranks = 1;
     call.reuse = false;
     if (call.task == CustomLoss::kName) continue;  // its callback has its own test
     const Verdict verdict = check(call);

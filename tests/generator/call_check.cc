@@ -18,6 +18,7 @@ class CallCheck : private CallRun<T> {
  public:
   using CallRun<T>::CallRun;
   Verdict check();
+  std::vector<std::byte> bytes();
 
  private:
   using Base = CallRun<T>;
@@ -26,6 +27,7 @@ class CallCheck : private CallRun<T> {
   std::string plan_fault(const Ran& ran) const;
   std::string least_budget_fault();
   std::string result_fault(const Ran& ran, Outputs& outputs);
+  std::string halves_fault(const Ran& ran, const std::vector<std::byte>& gradients);
   std::string one_process_fault(const Ran& ran, const std::vector<std::byte>& gradients);
   std::string refusal_fault(const std::string& message, Outputs& outputs) const;
   void move_logits(const Side& side, uint64_t pattern, oracle::MatrixXd& raw) const;
@@ -44,6 +46,11 @@ std::string CallCheck<T>::plan_fault(const Ran& ran) const {
         if (planned != made) fault = "plan() said " + name + " = " + text_of(planned) + ", the call " + text_of(made);
       },
       ran.planned, ran.plan);
+  // Logits of sets of ids alone have a single plan. Without gradients, a divergence may run in one pass.
+  const bool other = std::is_same_v<T, SetDistillation> || call_.kept ||
+                     (std::is_same_v<T, Distillation> && ran.plan.kind == PlanKind::kOnePass);
+  const bool chosen = other || call_.plan == PlanKind::kAuto || call_.plan == ran.plan.kind;
+  if (!chosen && ran.plan.kind != PlanKind::kForwardOnly) fault = "ran another plan than that of the context";
   const size_t budget = this->context_options().workspace_bytes;
   const auto parts = static_cast<size_t>(call_.slices);
   if (fault.empty() && ran.plan.workspace_bytes > budget * parts && parts == 1) {
@@ -128,6 +135,21 @@ std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
   return fault;
 }
 
+// forward() and backward() must have the bits of two pass in one call. A small budget or sampling may give
+// them other tiles.
+template <Task T>
+std::string CallCheck<T>::halves_fault(const Ran& ran, const std::vector<std::byte>& gradients) {
+  const bool same_tiles = call_.budget == Budget::kDefault && call_.backward == BackwardMode::kExact;
+  if (!kHasLoss<T> || call_.halves || call_.in_place || call_.plan != PlanKind::kTwoPass || !same_tiles) return "";
+  call_.halves = true;
+  Outputs outputs(call_, student_);
+  const Ran apart = this->run(outputs, call_.threads);
+  call_.halves = false;
+  if (!apart.refusal.empty()) return "forward() and backward(): " + apart.refusal;
+  if (apart.bits != ran.bits) return "forward() has other results";
+  return outputs.bytes() == gradients ? "" : "backward() has other gradients";
+}
+
 // Ranks of a vocabulary must have the bits of one process with the same slices.
 template <Task T>
 std::string CallCheck<T>::one_process_fault(const Ran& ran, const std::vector<std::byte>& gradients) {
@@ -184,9 +206,26 @@ Verdict CallCheck<T>::check() {
     if (!other_team.refusal.empty()) return "another team: " + other_team.refusal;
     if (other_team.bits != ran.bits) return "another team has other results";
     if (again.bytes() != first) return "another team has other gradients";
+    if (std::string fault = halves_fault(ran, first); !fault.empty()) return fault;
     return one_process_fault(ran, first);
   };
   return {faults(), ""};
+}
+
+template <Task T>
+std::vector<std::byte> CallCheck<T>::bytes() {
+  Outputs outputs(call_, student_);
+  try {
+    this->set_task();
+  } catch (const InvalidInput&) {
+    return {};
+  }
+  least_budget_fault();
+  Ran ran = this->run(outputs, call_.threads);
+  if (!ran.refusal.empty()) return {};
+  const std::vector<std::byte> gradients = outputs.bytes();
+  ran.bits.insert(ran.bits.end(), gradients.begin(), gradients.end());
+  return ran.bits;
 }
 
 template <Task T>
@@ -206,6 +245,14 @@ Verdict check(const DrawnCall& call) {
     if (call.task == T::kName) verdict = check_task<T>(call);
   });
   return verdict;
+}
+
+std::vector<std::byte> bytes_of_call(const DrawnCall& call) {
+  std::vector<std::byte> bytes;
+  AllTasks::each([&]<class T>() {
+    if (call.task == T::kName) bytes = CallCheck<T>(call).bytes();
+  });
+  return bytes;
 }
 
 }  // namespace logitless::testing

@@ -321,8 +321,10 @@ Ran CallRun<T>::run(Outputs& outputs, int64_t threads) {
   if (call_.reuse) options.workspace = &workspace_;
   try {
     if (call_.vocab_ranks * call_.data_ranks == 1) {
-      return run_here<T>(
+      Ran ran = run_here<T>(
           {Context(options), student_.logits(), task_, upstream_, outputs.views(0, student_.vocab()), halves()});
+      if (call_.sink_overwrites) student_.weight.put_back();
+      return ran;
     }
     std::vector<Outputs> each;
     for (int64_t r = 0; r < call_.vocab_ranks * call_.data_ranks; ++r) each.emplace_back(call_, student_);
@@ -333,6 +335,7 @@ Ran CallRun<T>::run(Outputs& outputs, int64_t threads) {
       }
     }
     Ran ran = run_on_ranks(each, options);
+    if (call_.sink_overwrites) student_.weight.put_back();
     const auto from = each[0].all(), to = outputs.all();
     for (size_t k = 0; k < to.size(); ++k) *to[k] = *from[k];
     return ran;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -105,6 +106,7 @@ struct DrawnCall {
   bool d_hidden = true, d_weight = true, d_bias = true, d_lora_a = true, d_lora_b = true;
   bool narrow_outputs = false;  ///< gradients have the inputs' type
   bool accumulate = false, sink = false, in_place = false;
+  bool sink_overwrites = false;  ///< the sink then sets its tile of the head to NaN
   bool lora_overwrites = false;  ///< even if other gradients accumulate
   int64_t output_gap = 0, output_sequence_gap = 0;
   bool output_time_first = false;
@@ -169,7 +171,8 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   flag("d_hidden", c.d_hidden, true), flag("d_weight", c.d_weight, true), flag("d_bias", c.d_bias, true);
   flag("d_lora_a", c.d_lora_a, true), flag("d_lora_b", c.d_lora_b, true);
   flag("narrow_outputs", c.narrow_outputs), flag("accumulate", c.accumulate), flag("sink", c.sink);
-  flag("in_place", c.in_place), flag("lora_overwrites", c.lora_overwrites);
+  flag("in_place", c.in_place), flag("sink_overwrites", c.sink_overwrites);
+  flag("lora_overwrites", c.lora_overwrites);
   pick("output_gap", c.output_gap, {0, 3});
   pick("output_sequence_gap", c.output_sequence_gap, {0, 1, 2});
   flag("output_time_first", c.output_time_first);
@@ -204,5 +207,8 @@ struct Verdict {
 /// Runs the call, compares all its results with the oracle, and checks the library's other promises.
 Verdict check(const DrawnCall& call);
 inline std::string fault_of(const DrawnCall& call) { return check(call).fault; }
+/// Runs the call once, and returns the bytes of its results and gradients; none if it is refused. OpenMP
+/// chooses the team if `threads` is 0.
+std::vector<std::byte> bytes_of_call(const DrawnCall& call);
 
 }  // namespace logitless::testing

@@ -77,7 +77,7 @@ TEST(NamedEngineCalls, OfWideStates) {
     expect_right(call);
     call.vocab_tile = 64;
     call.plan = PlanKind::kTwoPass;
-    call.head_transposed = call.sink = true;
+    call.head_transposed = call.sink = call.sink_overwrites = true;
     expect_right(call);
   }
 }
@@ -166,6 +166,26 @@ TEST(NamedEngineCalls, WithoutTokens) {
       expect_right(call);
       call.sink = true;
       expect_right(call);
+    }
+  });
+}
+
+// The halves are two pass, whatever the losses and the logits.
+TEST(NamedEngineCalls, OfHalves) {
+  AllTasks::each([]<class T>() {
+    if (!kHasLoss<T>) return;
+    for (const bool finished : {false, true}) {
+      DrawnCall call;
+      call.task = T::kName;
+      call.finished = finished;
+      call.time = 5, call.vocab = 101, call.row_tile = 3, call.vocab_tile = 16;
+      call.mask = call.bias = !finished;
+      call.plan = PlanKind::kTwoPass;
+      expect_right(call);
+      call.halves = true;
+      expect_right(call);
+      call.plan = PlanKind::kOnePass;
+      expect_refusal(call, "plan = one_pass cannot run");
     }
   });
 }

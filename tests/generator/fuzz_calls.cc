@@ -1,9 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Draws calls for some time, and prints each that fails as C++ code:
 //
-//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N]
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--from N] [--threads N] [--bits]
 //
-// --from starts at call N of the seed.
+// --from starts at call N of the seed. With --bits it checks nothing, and prints a hash of the results and
+// gradients of each call: run it before and after a change that must keep all bits, with OPENBLAS_CORETYPE
+// for other kernels, and compare the outputs with diff. --threads N sets the threads (0: OpenMP chooses).
 #include <unistd.h>
 
 #include <chrono>
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,11 +57,20 @@ std::string without_digits(const std::string& text) {
   return out;
 }
 
+// FNV-1a.
+uint64_t hash_of(const std::vector<std::byte>& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   double seconds = 60;
   uint64_t seed = 1, from = 0, calls = UINT64_MAX;
+  bool bits = false;
+  std::optional<int64_t> threads;
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
     if (i + 1 < count && name == "--seconds") {
@@ -69,8 +81,13 @@ int main(int count, char** arguments) {
       seed = std::strtoull(arguments[++i], nullptr, 10);
     } else if (i + 1 < count && name == "--from") {
       from = std::strtoull(arguments[++i], nullptr, 10);
+    } else if (i + 1 < count && name == "--threads") {
+      threads = std::strtoll(arguments[++i], nullptr, 10);
+    } else if (name == "--bits") {
+      bits = true;
     } else {
-      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N or --from N\n";
+      std::cerr << "fuzz_calls: '" << name
+                << "' is not --seconds S, --calls N, --seed N, --from N, --bits or --threads N\n";
       return 2;
     }
   }
@@ -80,8 +97,14 @@ int main(int count, char** arguments) {
   std::set<std::string> seen;  // prints each fault once
   uint64_t drawn = 0, refused = 0, failed = 0;
   for (; drawn < calls && passed() < seconds; ++drawn) {
-    const DrawnCall call = draw_call(seed * 1000003 + from + drawn);
+    DrawnCall call = draw_call(seed * 1000003 + from + drawn);
+    call.threads = threads.value_or(call.threads);
     running = code_of(call);
+    if (bits) {
+      std::cout << std::hex << hash_of(bytes_of_call(call)) << std::dec << " " << from + drawn << " " << call.task
+                << '\n';
+      continue;
+    }
     const Verdict verdict = check(call);
     if (!verdict.refusal.empty()) ++refused;
     if (verdict.fault.empty()) continue;
@@ -90,6 +113,7 @@ int main(int count, char** arguments) {
     const DrawnCall least = shrink(call);
     std::cout << "call " << from + drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
   }
+  if (bits) return 0;
   std::cout << drawn << " calls in " << passed() << " s, " << refused << " refused, " << failed << " failed\n";
   return failed == 0 ? 0 : 1;
 }

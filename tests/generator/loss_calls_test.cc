@@ -69,6 +69,27 @@ TEST(NamedLossCalls, MarginsOfLargeRewards) {
   expect_right(call);
 }
 
+// The differences of such a row's p and Σ p² are so small that rounded ones have no digits.
+TEST(NamedLossCalls, SumsOfSquaresOfNearlyCertainRows) {
+  DrawnCall call;
+  call.task = "token_stats", call.options = {{"square_sum", "true"}};
+  call.values = Values::kCertain;
+  call.finished = true, call.seed = 711, call.time = 33;
+  expect_right(call);
+  call.finished = call.targets = false, call.seed = DrawnCall().seed, call.time = 16;
+  expect_right(call);
+}
+
+// The targets of a masked entry, or of a whole sequence, have classes of weight 0.
+TEST(NamedLossCalls, SmoothedClassesWithoutWeight) {
+  DrawnCall call;
+  call.options = {{"label_smoothing", "0.25"}, {"mean_over", "sequence_means"}};
+  call.values = Values::kMasked;
+  call.sequences = 4, call.seed = 685;
+  call.bias = call.weights_of_entries = true;
+  expect_right(call);
+}
+
 TEST(NamedLossCalls, ExpectedRows) {
   DrawnCall base = call_of("cross_entropy");
   base.plan = PlanKind::kExpectedRow, base.d_weight = base.d_bias = false;

@@ -2,6 +2,7 @@
 // The gradients of a drawn call, in their own memory.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -111,6 +112,8 @@ struct Outputs {
       for (int64_t h = 0; h < tile.sizes[1]; ++h) {
         d_weight.set(first + v, h,
                      oracle::read_element(tile.data, tile.dtype, v * tile.strides[0] + h * tile.strides[1]));
+        // With ids, the head has other entries.
+        if (call_.sink_overwrites && !call_.vocab_ids) student_.weight.set(first + v, h, std::nan(""));
       }
     }
   }

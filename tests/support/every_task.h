@@ -206,7 +206,6 @@ struct TaskVerbs {
   const Source& source;
   Task options;  ///< with its tensors
 
-  TokenOptions& token() { return options.token; }
   auto run(const Context& context, const Views& views = {}) const {
     return source.call(kVerbs, context, options, views);
   }
@@ -216,9 +215,6 @@ struct TaskVerbs {
   template <class Left>
   Plan backward(const Context& context, const Left& left, double upstream, const Views& views) const {
     return source.call(LOGITLESS_TEST_CALL(kVerbs.backward), context, options, left, upstream, views);
-  }
-  Plan plan(const Context& context, const Views& views = {}) const {
-    return source.call(LOGITLESS_TEST_CALL(kVerbs.plan), context, options, views);
   }
 };
 
@@ -260,7 +256,6 @@ struct FixedLossCalls {
   StatsRequest request = {
       .entropy = true, .cross = true, .argmax = true, .rank = true, .top_k = 30, .cross_weights = {}};
 
-  TokenOptions& token() { return options; }
   /// `ran`, if given, receives the plan.
   TokenStats run(const Context& context, const Views& views = {}, Plan* ran = nullptr) const {
     FixedLoss loss(grads, request);
@@ -285,10 +280,6 @@ struct FixedLossCalls {
       run(scaled);
     }
     return plan;
-  }
-  Plan plan(const Context& context, const Views& views = {}) const {
-    const FixedLoss loss(grads, request);
-    return source.call(LOGITLESS_TEST_CALL(plan_token_loss), context, targets, options, loss, views);
   }
 };
 

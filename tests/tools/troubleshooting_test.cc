@@ -10,7 +10,6 @@
 #include "cli_fixture.h"
 #include "io/files.h"
 #include "support/calls.h"
-#include "support/testers.h"
 #include "support/views.h"
 
 namespace logitless::testing {

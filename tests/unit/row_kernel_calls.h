@@ -187,6 +187,7 @@ std::vector<RowGradient<T>> row_gradients(const Tile<T>& tile, const std::vector
     g.entropy_scale = tile.entropy ? static_cast<T>(0.75) : 0;
     g.entropy = static_cast<T>(2.5);
     g.square_scale = tile.entropy ? static_cast<T>(0.375) : 0;
+    g.others = static_cast<T>(0.125);
     g.cross_scale = tile.cross ? static_cast<T>(-0.5) : 0;
     gradients.push_back(g);
   }

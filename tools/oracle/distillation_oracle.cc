@@ -240,8 +240,10 @@ void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t 
   }
 }
 
-DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
-  const FinishedLogits logits = logits_of(in, std::move(products));
+}  // namespace
+
+DistillationTruth distillation_rows(const DistillationInputs& in) {
+  const FinishedLogits logits = logits_of(in, read_products(read_hidden(in.hidden, rows_only(labels_of(in))), in.head));
   const size_t n = logits.labels.size();
   DistillationTruth out;
   for (auto* column : {&out.per_token_loss, &out.divergence, &out.acceptance, &out.logps, &out.entropy,
@@ -263,32 +265,6 @@ DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
   out.capped = logits.capped;
   out.teacher_capped = logits.teacher_capped;
   return out;
-}
-
-}  // namespace
-
-DistillationTruth distillation_rows(const DistillationInputs& in) {
-  return truth_of(in, read_products(read_hidden(in.hidden, rows_only(labels_of(in))), in.head));
-}
-
-DistillationTruth distillation_truth(const DistillationInputs& in) {
-  DistillationTruth out = distillation_rows(in);
-  const int64_t vocab = in.head.vocab_size();
-  out.d_weight = MatrixXd(vocab, in.head.hidden_size());
-  out.d_bias = VectorXd(vocab);
-  out.d_hidden = parameter_gradients(read_hidden(in.hidden, rows_only(out.labels)), in.head, out.d_raw,
-                                     [&](int64_t first, const MatrixXd& d_weight, const VectorXd& d_bias) {
-                                       out.d_weight.middleRows(first, d_weight.rows()) = d_weight;
-                                       out.d_bias.segment(first, d_bias.size()) = d_bias;
-                                     });
-  return out;
-}
-
-double distillation_value(const DistillationInputs& in, const MatrixXd& hidden, const MatrixXd& weight,
-                          const VectorXd& bias) {
-  MatrixXd products = hidden * weight.transpose();
-  products.rowwise() += bias.transpose();
-  return truth_of(in, std::move(products)).loss;
 }
 
 }  // namespace logitless::oracle

@@ -59,15 +59,8 @@ struct DistillationTruth {
   MatrixXd d_raw;                 ///< dL/dr of the student
   std::vector<double> scale;      ///< factor of a row's divergence in the loss
   std::vector<double> nll_scale;  ///< factor of its cross-entropy in the loss
-  MatrixXd d_hidden, d_weight;    ///< [N, H], [V, H]
-  VectorXd d_bias;
 };
-DistillationTruth distillation_truth(const DistillationInputs& inputs);
-/// The same without the gradients of hidden states and head. For a large head, use parameter_gradients().
+/// parameter_gradients() computes the gradients of hidden states and head from d_raw.
 DistillationTruth distillation_rows(const DistillationInputs& inputs);
-
-/// Returns the loss for other student tensors than those in `inputs`: for finite differences.
-double distillation_value(const DistillationInputs& inputs, const MatrixXd& hidden, const MatrixXd& weight,
-                          const VectorXd& bias);
 
 }  // namespace logitless::oracle

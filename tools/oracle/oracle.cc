@@ -343,10 +343,9 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     if (!tokens.is_active(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
-    // Without smoothing its term is left out, not multiplied by 0: with a masked vocabulary entry that would
-    // be 0 · ∞.
-    double nll = (1 - smoothing) * class_weight * -stats.logp[i];
-    if (smoothing > 0) nll += smoothing * -stats.cross[i];
+    // A term with factor 0 is left out: with a masked vocabulary entry it would be 0 · ∞.
+    const auto times = [](double factor, double value) { return factor == 0 ? 0 : factor * value; };
+    double nll = times((1 - smoothing) * class_weight, -stats.logp[i]) + times(smoothing, -stats.cross[i]);
     double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;
     const double p = options.dft ? std::exp(stats.logp[i]) : 1;
     nll *= p;
@@ -357,7 +356,7 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
     correct += stats.argmax[i] == tokens.labels[i] ? 1 : 0;
     entropy += stats.entropy[i];
     if (weights.token[i] == 0) continue;  // even if its loss is infinite
-    result.loss += weights.nll[i] * nll + weights.z[i] * z;
+    result.loss += times(weights.nll[i], nll) + weights.z[i] * z;
     result.per_token_loss[i] = options.loss_scale * weights.token[i] * (nll + z);
     result.metrics.z_loss += weights.z[i] * z;
 
