@@ -174,9 +174,18 @@ TEST(RowRules, OfTilesThatEndAnywhere) {
 }
 
 TEST(RowRules, OfLargeTiles) {
-  every_type(1024, 96, 600);
-  for (const int64_t n : {1000, 1024}) {
-    for (const bool b_transposed : {false, true}) keeps_its_rule<float>(DType::kFloat32, n, 800, b_transposed, 600);
+  for (const bool b_transposed : {false, true}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+      keeps_its_rule<float>(dtype, 1024, 96, b_transposed, 600);
+    }
+    keeps_its_rule<double>(DType::kFloat64, 1024, 96, b_transposed, 600);
+    for (const int64_t n : {1000, 1024}) keeps_its_rule<float>(DType::kFloat32, n, 800, b_transposed, 600);
+  }
+}
+
+TEST(RowRules, OfLargeBFloat16Tiles) {
+  for (const bool b_transposed : {false, true}) {
+    keeps_its_rule<float>(DType::kBFloat16, 1024, 96, b_transposed, 600);
   }
 }
 
