@@ -218,8 +218,7 @@ const Routine* bfmmla_routine() {
   static const TileUnit* const unit =
       chosen_unit("LOGITLESS_BFMMLA", tiles::bfmmla::cpu_unit, tiles::bfmmla::emulated_unit());
   if (!unit) return nullptr;
-  // Estimates, because no such CPU was available. A core does 32 FLOP per instruction, and about two
-  // instructions per cycle.
+  // 16 is an estimate: a core does 32 FLOP per instruction and about two instructions per cycle.
   static const TileRoutine routine("bfmmla", "BFMMLA", {16, 8, 512, 512, 4}, *unit);
   return &routine;
 }

@@ -27,9 +27,9 @@ constexpr int64_t kFewestTiles = 8;
 constexpr int64_t kLeastVocabTile = 512;
 // A small budget gets smaller tiles, down to 16 x 16, whose rows are one cache line.
 constexpr int64_t kSmallestEdge = 16;
-// The narrowest GEMM into d_hidden or d_weight; narrower ones pack too much.
+// A GEMM into d_hidden or d_weight writes at least this many columns, or all: narrower ones pack too much.
 constexpr int64_t kHiddenBlock = 256;
-// Tiles of fewer rows have at most kFewChains chains of d_hidden and of d_weight: for them a GEMM packs too much.
+// Tiles of fewer rows than kHighTile have at most kFewChains chains of d_hidden and of d_weight.
 constexpr int64_t kHighTile = 256;
 constexpr int64_t kFewChains = 4;
 // This many tasks, row blocks × ranges, balance many threads; each costs 56 bytes per row.
