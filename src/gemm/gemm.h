@@ -85,14 +85,14 @@ struct Costs {
   double flops_per_byte = 12;
   /// Up to this many rows per call, kernels that read the head once are faster (Backend::for_rows()).
   int64_t few_rows = 32;
-  /// How many vocabulary entries a tile of 512 rows has. Wide tiles read and write d_hidden less often; narrow
-  /// ones stay in the caches.
+  /// How many vocabulary entries a tile of 512 rows has. Wide tiles read and write d_hidden less often;
+  /// narrow ones stay in the caches.
   int64_t tile_entries = 1024;
   /// The same under two pass, where gradients replace the logits of each tile at once. Narrow tiles then also
   /// save memory.
   int64_t gradient_tile_entries = 1024;
-  /// d_hidden and d_weight have this many chains of tasks each, if tiles are high and the hidden size allows it.
-  /// Each of the two is half the work of a gradient pass in plan one pass, and a third in two pass
+  /// d_hidden and d_weight have this many chains of tasks each, if tiles have enough rows and the hidden size
+  /// allows it. Each of the two is half the work of a gradient pass in plan one pass, and a third in two pass
   /// (bench/work_order.py). Narrower products reorder more, so units that multiply tiles have fewer chains.
   int64_t gradient_chains = 8;
 };
