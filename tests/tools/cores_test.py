@@ -139,7 +139,7 @@ class Order(unittest.TestCase):
         self.assertEqual(work_order.why(cut, 48, forward, backward, team.time), "2 chains of d_hidden (1 row blocks)")
         # With more sums their chains are shorter.
         more, faster, *_ = self.call(48, sums=4)
-        self.assertEqual((more.hidden_chains(), more.longest_hidden()), (4, 12))
+        self.assertEqual((more.hidden_chains(), more.longest_hidden()), (8, 6))
         self.assertLess(faster.time, team.time)
 
     def test_chunks_and_a_workspace_that_is_too_small(self):
