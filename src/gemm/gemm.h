@@ -85,7 +85,7 @@ struct Costs {
   double flops_per_byte = 12;
   /// Up to this many rows per call, kernels that read the head once are faster (Backend::for_rows()).
   int64_t few_rows = 32;
-  /// How many vocabulary entries a tile of 512 rows has. Wide tiles read and write d_hidden less often;
+  /// The number of vocabulary entries in a tile of 512 rows. Wide tiles read and write d_hidden less often;
   /// narrow ones stay in the caches.
   int64_t tile_entries = 1024;
   /// The same under two pass, where gradients replace the logits of each tile at once. Narrow tiles then also
