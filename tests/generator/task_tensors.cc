@@ -284,7 +284,7 @@ void TaskTensors::set(SetDistillation& task) {
   task.teacher.sets = draw_sets(true);
   const std::vector<int64_t> of_sets = labels_of_rows_;
   GuardedTensor& logps = numbers_of(task.teacher.sets);
-  // Probabilities that sum to at most 0.91, and are never 1 / n, where a student with n ties would meet a kink.
+  // Probabilities that sum to at most 0.91, and are never 1 / n: a student with n ties would meet a kink.
   for_each_id(task.teacher.sets, [&](int64_t e, int64_t count) {
     const double share = (0.11 + 0.2 * static_cast<double>(below(random_, 5))) / static_cast<double>(count);
     logps.set(e, std::log(share));
