@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fold/wire.h"
+#include "problem/id_sets.h"
 #include "stats/statistics.h"
 
 namespace logitless::fold {
@@ -156,9 +157,13 @@ void OutsidePartials::finish(int64_t row, int64_t place, stats::Columns& columns
   stats.outside_max[i] = folded.max;
   stats.outside[i] = folded.max;  // -inf if these entries have no mass
   if (!folded.defined()) return;
-  // Rounding must not make the outside mass larger than the total.
+  // The difference of two log-sums has no digits if the picks have little mass.
+  double picks = 0;
+  problem::for_each_distinct(problem(), row, [&](int64_t, int64_t pick, int64_t, int64_t) {
+    picks += std::exp(stats.logp[static_cast<size_t>(pick)] * problem().logp_temperature(row));
+  });
   const double below = (folded.max - stats.max_logit[i]) / problem().logit_temperature(row);
-  stats.outside[i] = std::min(0.0, below + folded.log_sum() - stats.log_sum[i]);
+  stats.outside[i] = picks < 0.5 ? std::log1p(-picks) : below + folded.log_sum() - stats.log_sum[i];
 }
 
 void SquarePartials::finish(int64_t row, int64_t place, stats::Columns& columns) const {
