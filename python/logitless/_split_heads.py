@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Modules whose hooks gather a layer's weight before its forward and free it afterwards.
+# Packages whose hooks gather a layer's weight before its forward and free it afterwards.
 _GATHERING = ("torch.distributed.fsdp", "torch.distributed._composable", "deepspeed")
-# The module whose hooks change the layouts of a layer's input and output.
+# The Python package whose hooks change the layouts of a layer's input and output.
 _LAYOUTS = "torch.distributed.tensor"
 
 def is_sharded(model: Any) -> bool:

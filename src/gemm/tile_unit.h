@@ -65,7 +65,8 @@ inline float widened_bfloat16(uint16_t x) { return std::bit_cast<float>(static_c
 /// Returns x, or a zero of its sign for numbers below 2^-126.
 inline float flushed(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-/// Reorders a panel: element (i, p) of each step goes to place(i, p).
+/// Copies a view into a panel. Element (i, p) of a step goes to offset place(i, p) of that step; elements
+/// beyond `edges` or `depth` become 0.
 template <class Place>
 void reorder(const View& view, int64_t edges, int64_t depth, uint16_t* panel, const Place& place) {
   for (int64_t step = 0; step < depth; step += kStep, panel += kStepElements) {

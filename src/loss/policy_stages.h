@@ -157,7 +157,8 @@ double epsilon_low(const PolicyLoss& options);
 double epsilon_high(const PolicyLoss& options);
 /// The smallest ratio: 1 − ε_low, or 0 for a truncated weight without epsilon_low.
 double least_ratio(const PolicyLoss& options);
-/// vespo clamps W, and the logarithm of each sampler correction in it, to the range from log 10⁻⁸ to 20.
+/// Clamps a logarithm to [log 10⁻⁸, 20]. vespo does so to W, and to the logarithm of each sampler correction
+/// in it.
 double bounded_log_weight(double log_weight);
 /// Returns gmpo's d, which is δ clipped on the side of the advantage, and its slope by δ.
 WithSlope clipped_log_ratio(const PolicyToken& token, const PolicyLoss& options);

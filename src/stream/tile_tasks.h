@@ -29,8 +29,8 @@ namespace logitless::stream {
 inline constexpr int64_t kVocabTilesAhead = 2;
 // For the same reason sums over rows wait until the sums over the vocabulary lag by at most this many tiles.
 inline constexpr int64_t kVocabTilesBehind = 3;
-// An upper bound on submitted tiles per thread for any shape, because OpenMP keeps a record of each waiting
-// task.
+// At most this many tiles per thread are submitted ahead, however many row blocks there are: OpenMP keeps a
+// record of each waiting task.
 inline constexpr int64_t kMostTilesAhead = 16;
 
 /// The tasks of one pass over the tiles of some row blocks. The derived class Steps defines the tasks:

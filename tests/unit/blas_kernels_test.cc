@@ -36,7 +36,7 @@ TEST(BlasCores, LevelsOfAllCoresAreKnown) {
   }
 }
 
-// Linux lists a flag only if it supports the corresponding registers.
+// Linux lists avx and avx512 only if it saves their registers, so the flags say what a process can use.
 TEST(BlasCores, TheCpusLevelIsThatOfItsFlags) {
   std::ifstream file("/proc/cpuinfo");
   std::set<std::string> flags;

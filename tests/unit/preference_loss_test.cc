@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses and KTO as functions of token statistics, on numbers that are never drawn and at which a
-// careless formula fails.
+// Preference losses and KTO as functions of token statistics, at values that drawn calls do not reach and at
+// which a careless formula fails, such as kinks, ties and NaN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -230,7 +230,8 @@ TEST(PreferenceLossFunction, HingeOnAndBesideItsKink) {
 
 TEST(PreferenceLossFunction, AotWithTiesAndUnsortedValues) {
   const SequenceBatch batches[] = {
-      // c - r: 1, 3, 1, 3; c⁰ - r⁰: -1, -1, -2, -1.
+      // Chosen minus rejected is 1, 3, 1, 3 in the policy and -1, -1, -2, -1 in the reference: neither is
+      // sorted, and both have ties.
       one_token_batch({-1, -1, -3, -2, -2, -4, -4, -5}, {-3, -2, -4, -2, -2, -1, -2, -1}),
       // All are equal.
       one_token_batch({-1, -1, -1, -2, -2, -2}, {-1, -1, -1, -1, -1, -1}),

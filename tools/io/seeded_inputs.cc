@@ -49,8 +49,8 @@ NormalPair normal_pair(uint64_t word) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Element k of vector r comes from pair k/2 of that vector. Transposed, a row holds one element of each
-// vector, and the two rows of a pair are filled together.
+// Pair p of vector r becomes its elements 2p and 2p + 1. If `transposed`, row k of `out` holds element k of
+// every vector, so a pair's two rows are filled together.
 template <class T>
 void fill_normal(const SeededNumbers& numbers, float scale, int64_t vectors, int64_t length, T* out, bool transposed) {
   const int64_t pairs = (length + 1) / 2, outer = transposed ? pairs : vectors, inner = transposed ? vectors : pairs;

@@ -284,7 +284,7 @@ std::string text_of(const Json& check, const std::string& model) {
   return text + (check["pass"] ? "all gates hold\n\n" : "NOT all gates hold\n\n");
 }
 
-// Returns the report of a check that bad inputs kept from running.
+// Returns the report of a check that could not run because its inputs are bad.
 Json failed_check(const std::string& name, const io::Config& config, const std::string& error) {
   return {{"config", name}, {"task", config.task}, {"level", name_of(config.level)}, {"error", error}, {"pass", false}};
 }

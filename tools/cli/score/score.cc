@@ -171,8 +171,8 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
   return json;
 }
 
-/// Returns the log-probability of the most likely token. Its logit is the row's maximum, so only log_sum
-/// remains.
+/// Returns each row's log-probability of its most likely token: −log_sum, divided by the temperature under
+/// kScaleLogp; NaN without an argmax.
 std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& options) {
   std::vector<double> logps(stats.logp.size(), kNaN);
   for (size_t row = 0; row < logps.size(); ++row) {
