@@ -343,9 +343,12 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     if getattr(base, "_logitless", None) is not None:
         raise ValueError("the model is patched already")
     if "forward" in vars(base):
-        by = "a trainer of TRL" if _is_of_trl(base.forward) else "something, such as accelerate's prepare()"
+        of_trl = _is_of_trl(base.forward)
+        by = "a trainer of TRL" if of_trl else "something, such as accelerate's prepare()"
+        instead = ", or logitless.trl.patch(trainer) instead" if of_trl else ""
         raise ValueError(
-            f"the model's forward was replaced by {by}, and patch() would have no effect: call patch() before that"
+            f"the model's forward was replaced by {by}, and patch() would have no effect: call patch() before "
+            f"that{instead}"
         )
     if not isinstance(base, _Patched):
         _checked_loss(base)
