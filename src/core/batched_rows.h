@@ -36,8 +36,8 @@ BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t
 BatchedRows rows_of(const Targets& targets);
 
 /// Throws if two rows of an output overlap: `batch_stride` must be at least the extent of a sequence, or
-/// `row_stride` at least that of one position of all sequences. The first two arguments name the strides in
-/// messages.
+/// `row_stride` at least the extent of a position of all sequences. The first two arguments name the strides
+/// in messages.
 void check_rows_apart(std::string_view batch_stride, std::string_view row_stride, const BatchedRows& rows);
 
 /// Returns the range from the first to the last element, gaps between rows included.
