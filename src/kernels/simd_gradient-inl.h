@@ -113,7 +113,8 @@ HWY_INLINE void store_one(D narrow, const Row& row, hn::Vec<D> value, int64_t v)
   row.keep(hn::GetLane(residuals));
 }
 
-template <bool kNonlinear, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
+// kSquares only has a meaning with kNonlinear.
+template <bool kNonlinear, bool kSquares, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
                                  const Weight* weights, T uniform_cross, int64_t begin, int64_t end, const Row& row) {
   using V = hn::Vec<D>;
@@ -132,6 +133,8 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
       // p is 0 long before -1000: the bound only prevents 0 · (-inf) from being NaN.
       const V bounded = hn::Max(log_p, hn::Set(d, T{-1000}));
       slope = hn::NegMulAdd(hn::Set(d, g.entropy_scale), hn::Add(bounded, hn::Set(d, g.entropy)), slope);
+    }
+    if constexpr (kNonlinear && kSquares) {
       const V others =
           hn::IfThenElse(hn::Eq(below_max, hn::Zero(d)), hn::Set(d, g.others), hn::Sub(hn::Set(d, T{1}), p));
       slope = hn::NegMulAdd(hn::Set(d, g.square_scale), others, slope);
@@ -175,28 +178,36 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
       from = capped;
     }
     const PickGradient<T>* const picks_end = g.picks + g.pick_count;
-    const auto columns = [&](const auto* weights) HWY_ATTR {
+    const auto columns = [&](const auto* weights, auto squares) HWY_ATTR {
       if constexpr (decltype(row)::kSumsResiduals) {
         // A pick's gradient replaces the formula's in its column, so the formula's residual there must not be
         // counted.
         const TakenBackRow back = {row.kept, row.total};
         for_each_picked_column(g.picks, picks_end, args.first_column, shape.cols,
                                [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
-                                 gradient_columns<kNonlinear, kCross, kCap>(narrow, g, from, derivative, weights,
-                                                                            uniform, column, column + 1, back);
+                                 gradient_columns<kNonlinear, squares.value, kCross, kCap>(
+                                     narrow, g, from, derivative, weights, uniform, column, column + 1, back);
                                });
       }
-      gradient_columns<kNonlinear, kCross, kCap>(wide, g, from, derivative, weights, uniform, 0, whole, row);
+      gradient_columns<kNonlinear, squares.value, kCross, kCap>(wide, g, from, derivative, weights, uniform, 0, whole,
+                                                                row);
       if (whole < shape.cols) {
-        gradient_columns<kNonlinear, kCross, kCap>(narrow, g, from, derivative, weights, uniform, whole, shape.cols,
-                                                   row);
+        gradient_columns<kNonlinear, squares.value, kCross, kCap>(narrow, g, from, derivative, weights, uniform, whole,
+                                                                  shape.cols, row);
+      }
+    };
+    const auto with_squares = [&](const auto* weights) HWY_ATTR {
+      if constexpr (kNonlinear) {
+        with_flag(g.square_scale != 0, [&](auto squares) HWY_ATTR { columns(weights, squares); });
+      } else {
+        columns(weights, std::false_type());
       }
     };
     if constexpr (kCross == Cross::kWeights) {
       const T* own = args.row_weights ? g.weights + args.first_column : nullptr;
-      with_weights(own, args.cross_weights, columns);
+      with_weights(own, args.cross_weights, with_squares);
     } else {
-      columns(args.cross_weights);
+      with_squares(args.cross_weights);
     }
     for_each_picked_column(
         g.picks, picks_end, args.first_column, shape.cols, [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {

@@ -96,7 +96,7 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   wide.entropy = entropy;
   wide.square_scale = 2 * g_squares * scale;
   if (g_outside != 0) express_by_outside(stats, i, g_outside, wide);
-  wide.others = -std::expm1(-wide.log_sum);
+  if (g_squares != 0) wide.others = -std::expm1(-wide.log_sum);
 
   kernels::RowGradient<T> out;
   out.max = static_cast<T>(wide.max);
