@@ -98,15 +98,25 @@ using ConstTensor = BasicTensor<const void>;
 template <class T>
 using TensorOf = BasicTensor<std::conditional_t<std::is_const_v<T>, const void, void>>;
 
+namespace detail {
+template <class T>
+constexpr DType dtype_of_view() {
+  static_assert(requires { DTypeOf<T>::value; },
+                "view() cannot tell this type's DType: for 16-bit numbers in another type, such as uint16_t, write "
+                "ConstTensor(pointer, DType::kBFloat16, {N, H}) or Tensor(...)");
+  return DTypeOf<T>::value;
+}
+}  // namespace detail
+
 /// Returns the view of a dense row-major tensor.
 template <class T, size_t A>
 TensorOf<T> view(T* data, const int64_t (&sizes)[A]) {
-  return {data, DTypeOf<std::remove_const_t<T>>::value, sizes};
+  return {data, detail::dtype_of_view<std::remove_const_t<T>>(), sizes};
 }
 /// Returns the view of a tensor with these strides.
 template <class T, size_t A>
 TensorOf<T> view(T* data, const int64_t (&sizes)[A], const int64_t (&strides)[A]) {
-  return {data, DTypeOf<std::remove_const_t<T>>::value, sizes, strides};
+  return {data, detail::dtype_of_view<std::remove_const_t<T>>(), sizes, strides};
 }
 
 /// Returns the view with its last two axes swapped.

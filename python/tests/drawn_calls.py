@@ -39,14 +39,14 @@ class st:
         return _sampled_from(tuple(values), tuple(map(type, values)))
 
 
-_MANY = int(os.environ.get("LOGITLESS_EXAMPLES") or 0)
+MANY = int(os.environ.get("LOGITLESS_EXAMPLES") or 0)
 
 
 def profile(examples):
     """Hypothesis settings for a test that draws this many calls. Calls are not timed, so no deadline applies."""
     return settings(
-        max_examples=_MANY or examples,
-        derandomize=not _MANY,
+        max_examples=MANY or examples,
+        derandomize=not MANY,
         deadline=None,
         database=None,
         print_blob=False,

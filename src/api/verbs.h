@@ -99,8 +99,8 @@ Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& ups
 }
 
 /// Computes the gradients of a loss whose token gradients are not simply proportional to `upstream`:
-/// evaluates it again from the statistics of forward(), which is cheap. Checks that these have every column
-/// that the loss needs.
+/// evaluates the loss again from the statistics of forward(), without a logit. Checks that these have every
+/// column that the loss needs.
 template <Task T, class Loss>
 Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, const Upstream& upstream) {
   const problem::TokenProblem& problem = call.problem();

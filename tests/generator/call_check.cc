@@ -122,7 +122,7 @@ std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
   for (int64_t i = 0; i < references.terms.size(); ++i) references.terms[i] *= std::fabs(upstream_.of_row(i));
   // Check a difference again with more patterns, because a function may jump nearby.
   uint64_t patterns = 0;
-  for (const uint64_t more : {4, 40}) {
+  for (const uint64_t more : {4, 40, 100}) {
     while (patterns < more) add(++patterns);
     fault = column_fault(call_, ran.columns, references);
     // A rank's or slice's plan only says whether its own part is exact.

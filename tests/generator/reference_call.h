@@ -38,9 +38,12 @@ struct UpstreamNumbers {
   }
 };
 
-/// How far a pattern moves logits, as a share of their error. Later patterns use parts of the error, because
-/// a function may have another value in between.
-inline double amplitude_of(uint64_t pattern) { return pattern <= 4 ? 1 : 0.25 * static_cast<double>(1 + pattern % 4); }
+/// How far a pattern moves logits, as a share of their error. Later patterns use smaller and smaller parts of
+/// the error, because a function may have another value in between.
+inline double amplitude_of(uint64_t pattern) {
+  if (pattern > 40) return std::ldexp(1, -2 - static_cast<int>(pattern % 6));
+  return pattern <= 4 ? 1 : 0.25 * static_cast<double>(1 + pattern % 4);
+}
 
 /// Whether run() computes the task's gradients.
 template <Task T>
