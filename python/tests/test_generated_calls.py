@@ -349,7 +349,7 @@ def test_a_mistaken_array_is_refused_by_its_name(call, data):
     arrays = [name for name, value in given.items() if hasattr(value, "__dlpack__") or isinstance(value, memoryview)]
     name = data.draw(st.sampled_from(sorted(arrays)))
     how = data.draw(st.sampled_from([*MISTAKES, *OTHERS]))
-    if error is not None:
+    if error is not None or numbers(given[name]).size == 0:
         return
     wrong = {**MISTAKES, **OTHERS}[how](numbers(given[name]))
     written, what = [numbers(array) for array in numpys.outputs.values()], f"{name}, {how}"
