@@ -90,6 +90,7 @@ void define_context(nb::module_& m) {
       .def_ro("gradient_terms", &Plan::gradient_terms)
       .def_ro("threads", &Plan::threads)
       .def_ro("tiles_alive", &Plan::tiles_alive)
+      .def_ro("stored_entries", &Plan::stored_entries)
       .def_ro("workspace_bytes", &Plan::workspace_bytes)
       .def_ro("packed_bytes", &Plan::packed_bytes)
       .def_ro("least_workspace_bytes", &Plan::least_workspace_bytes)

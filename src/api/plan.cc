@@ -25,6 +25,10 @@ std::string Plan::describe() const {
   if (gradient_dtype == DType::kBFloat16 && kind != PlanKind::kForwardOnly) {
     out += gradient_terms == 2 ? ", gradients multiplied as two bfloat16" : ", gradients multiplied as bfloat16";
   }
+  if (kind == PlanKind::kTwoPass && stored_entries > 0) {
+    std::snprintf(text, sizeof text, ", %lld entries stored", static_cast<long long>(stored_entries));
+    out += text;
+  }
   if (kept_share < 1) {
     std::snprintf(text, sizeof text, ", gradients of %.3g %% of the segments", 100 * kept_share);
     out += text;

@@ -612,6 +612,8 @@ void visit_fields(FieldsOf<Plan>, const Visit& visit, S&&... s) {
   visit(Field("gradient_terms", "terms of gradient_dtype per element of dL/dlogits"), s.gradient_terms...);
   visit(Field("threads", "threads that can work with the tiles that fit"), s.threads...);
   visit(Field("tiles_alive", "logits tiles in memory at once"), s.tiles_alive...);
+  visit(Field("stored_entries", "vocabulary entries whose logits are stored until their gradients are computed"),
+        s.stored_entries...);
   visit(Field("workspace_bytes", "the most memory that the call allocates, without per-token vectors"),
         s.workspace_bytes...);
   visit(Field("packed_bytes", "the part of workspace_bytes for packed hidden states"), s.packed_bytes...);

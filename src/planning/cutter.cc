@@ -183,6 +183,7 @@ int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) c
 void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   Plan& plan = run.plan;
   plan.tiles_alive = static_cast<int>(tiles_alive);
+  plan.stored_entries = std::min(run.stored_tiles() * run.grid.vocab_tile, run.grid.vocab_size);
   plan.threads = static_cast<int>(std::min(team, tiles_alive));
   plan.workspace_bytes = computation_.workspace_of(context_, problem_, source_, outputs_, run);
   const TileGrid& grid = run.grid;

@@ -27,28 +27,37 @@ int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
 // Logits up to this size stay in a cache until they are used again.
 constexpr double kCachedBytes = 16 << 20;
 
-// Returns whether storing and re-reading logits is cheaper than recomputing them. A stored logit is written,
-// read and replaced by its gradient, and read by the gradient's products; caches fetch a line before it is
-// written. Each chunk except one reads the head again, and reads and writes d_weight. Otherwise logits are
-// recomputed `times` times: for their gradients, and for a second walk.
+size_t logit_bytes(const source::Source& source) {
+  return core::sums_in_double(source.states_type()) ? sizeof(double) : sizeof(float);
+}
+// Returns the bytes that a stored logit of each side moves: it is written, read and replaced by its gradient,
+// and read by the gradient's products; caches fetch a line before it is written.
+double moved_bytes(const source::Source& source) {
+  return 4 * static_cast<double>(source.sides()) * static_cast<double>(logit_bytes(source));
+}
+// Returns the FLOP of computing the logits of all sides again, `times` times: for their gradients, and for a
+// second walk.
+double recomputed_flops(const source::Source& source, int times) {
+  return 2 * times * static_cast<double>(source.depth());
+}
+
+// Returns whether storing and re-reading logits is cheaper than recomputing them. Each chunk except one reads
+// the head again, and reads and writes d_weight.
 bool storing_is_cheaper(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one) {
   const auto area = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };
   const double logits = area(one.plan.active_rows, source.entries());
-  const auto logit_bytes =
-      static_cast<double>(core::sums_in_double(source.states_type()) ? sizeof(double) : sizeof(float));
-  const auto sides = static_cast<double>(source.sides());
-  if (sides * logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
+  if (moved_bytes(source) / 4 * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
   double chunk_bytes = source.head_bytes(0) * outputs.wants_d_hidden();
   for (int64_t side = 0; side < source.sides(); ++side) chunk_bytes += source.head_bytes(side);
   if (outputs.d_weight.data || outputs.weight_sink) {
-    const double element = one.weight_apart ? logit_bytes : static_cast<double>(size_of(outputs.d_weight.dtype));
-    chunk_bytes += 2 * element * area(source.hidden_size(), source.entries());
+    const size_t element = one.weight_apart ? logit_bytes(source) : size_of(outputs.d_weight.dtype);
+    chunk_bytes += 2 * static_cast<double>(element) * area(source.hidden_size(), source.entries());
   }
-  const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
-  const double flops = 2 * times * logits * static_cast<double>(source.depth());
-  return bytes * one.gemm->costs(source.states_type(), source.head_type()).flops_per_byte <= flops;
+  const double bytes = moved_bytes(source) * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
+  const double flops_per_byte = one.gemm->costs(source.states_type(), source.head_type()).flops_per_byte;
+  return bytes * flops_per_byte <= recomputed_flops(source, times) * logits;
 }
 
 // Searches the cuts of one call for the first that fits the budget.
@@ -168,10 +177,31 @@ class Planner {
   RunPlan one_pass_or_two() const {
     RunPlan one = one_pass(std::min(rows(), kMinChunkRows));
     const bool one_fits = fits(one);
-    if (one_fits && storing_is_cheaper(cutter_.source(), outputs_, has_divergence_ ? 2 : 1, one)) return one;
+    if (one_fits && storing_is_cheaper(cutter_.source(), outputs_, times_recomputed(), one)) return one;
     RunPlan two = tiled(PlanKind::kTwoPass, rows());
-    if (fits(two)) return two;
-    return one_fits ? one : smaller(one, two);
+    if (!fits(two)) return one_fits ? one : smaller(one, two);
+    store_what_fits(two);
+    return two;
+  }
+
+  int times_recomputed() const { return has_divergence_ ? 2 : 1; }
+
+  // Lets two pass store the logits of the vocabulary tiles that fit the budget, if that is cheaper than
+  // recomputing them and saves at least a twentieth of the products.
+  void store_what_fits(RunPlan& run) const {
+    const source::Source& source = cutter_.source();
+    const double flops_per_byte = run.gemm->costs(source.states_type(), source.head_type()).flops_per_byte;
+    const int times = times_recomputed();
+    if (rows() == 0 || run.may_drop_rows || !computation_.slices.empty()) return;
+    if (moved_bytes(source) * flops_per_byte > recomputed_flops(source, times)) return;
+    const auto tile_bytes =
+        static_cast<size_t>(source.sides() * run.chunk_tile_rows * run.grid.tile_stride) * logit_bytes(source);
+    const int64_t products = 1 + times + outputs_.wants_d_hidden() + outputs_.wants_head();
+    const auto fit = static_cast<int64_t>((budget_ - run.plan.workspace_bytes) / std::max<size_t>(1, tile_bytes));
+    run.spare_tiles = std::min(fit, run.grid.vocab_tiles());
+    if (20 * times * run.spare_tiles < products * run.grid.vocab_tiles()) run.spare_tiles = 0;
+    const auto measure = [&] { cutter_.set_team(threads_, run.plan.tiles_alive, run); };
+    for (measure(); !fits(run); measure()) --run.spare_tiles;
   }
 
   // Returns the plan with the fewest chunks of at least `least_rows` rows, equal as far as groups allow, that

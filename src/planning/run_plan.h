@@ -76,6 +76,10 @@ struct RunPlan {
   }
   /// The logits of a chunk are stored until their gradients are computed (one pass), not recomputed.
   bool keeps_logits() const { return plan.kind == PlanKind::kOnePass; }
+  /// Two pass: the first vocabulary tiles, whose logits are stored all the same. No bits depend on it.
+  int64_t spare_tiles = 0;
+  int64_t stored_tiles() const { return keeps_logits() ? grid.vocab_tiles() : spare_tiles; }
+  bool stores(int64_t vocab_tile) const { return vocab_tile < stored_tiles(); }
   /// Gradients of states come from expected rows: summed by the first walk, or by the forward half of a call.
   bool expected_rows() const { return plan.kind == PlanKind::kExpectedRow; }
   /// Computation::approximates. If exact gradients turn out to be cheaper, they are computed.

@@ -84,7 +84,8 @@ ActiveBlocks active_blocks(const problem::TokenProblem& problem, const planning:
   if (run.keeps_logits()) {
     keep_tiles(run, begin, end, kept, out);
   } else if (nothing_dropped) {
-    for (size_t b = begin; b < end; ++b) append_block(run.blocks, run.blocks.blocks[b], out.blocks);
+    for (const planning::RowBlock& block : whole) append_block(run.blocks, block, out.blocks);
+    if (run.stored_tiles() > 0) out.tile_block.assign(whole.begin(), whole.end());
   } else {
     make_tiles(run, begin, end, kept, out);
   }

@@ -16,8 +16,8 @@ namespace logitless::stream {
 /// The rows of one chunk that have a gradient.
 struct ActiveBlocks {
   planning::RowBlocks blocks;
-  /// One pass: the logits of block b are stored in the tiles of run block tile_block[b], at the places listed
-  /// in `blocks`.
+  /// The stored logits of block b are in the tiles of run block tile_block[b], at the places listed in
+  /// `blocks`; empty if none are stored.
   core::Array<planning::RowBlock> tile_block;
   int64_t chunk_begin = 0;  // number of tile rows before this chunk
 

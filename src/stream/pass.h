@@ -27,19 +27,18 @@ struct Pass {
   const GradientMatrices& outputs;
   const planning::RunPlan& run;
   std::optional<stats::TileKernels<Types>> tiles = {};  // empty if memory is only measured
-  Logit* chunk = nullptr;                               // stores the logits of a chunk in one pass
+  Logit* chunk = nullptr;                               // the stored logits of a chunk
 
   sink::SinkInputs sink_inputs() const { return {*context.kernels, *run.gemm, problem, source}; }
   /// Returns the multiplier of the calling thread.
   source::Multiplier multiplier(const source::Scratch& scratch) const { return {*run.gemm, *context.kernels, scratch}; }
   /// Returns the elements of a tile, over all sides.
   int64_t tile_elements() const { return source.sides() * run.grid.tile_rows * run.grid.tile_stride; }
-  /// Returns the address of tile (block, vocab_tile) if the logits of a chunk are stored; the first block of
-  /// the chunk has `chunk_begin` tile rows before it.
+  /// Returns the address of tile (block, vocab_tile), whose logits are stored; the first block of the chunk
+  /// has `chunk_begin` tile rows before it.
   Logit* chunk_tile(const planning::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
-    const planning::TileGrid& grid = run.grid;
-    const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
-    return chunk + source.sides() * (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
+    const int64_t rows_before = (block.tile_begin - chunk_begin) * run.stored_tiles();
+    return chunk + source.sides() * (rows_before + vocab_tile * block.tile_rows) * run.grid.tile_stride;
   }
   /// Describes rows [first, first + rows) of a tile at `data`, which has `tile_rows` rows and is in
   /// vocabulary tile j.

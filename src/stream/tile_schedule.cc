@@ -44,9 +44,9 @@ class TileSchedule final : public SliceSchedule {
     const auto head = head_shape<Logit>(arena_, kernels, pass_.problem.head);
     const auto teacher_head = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
     if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, teacher_head);
-    if (run_.keeps_logits()) {
-      pass_.chunk = arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.grid.vocab_tiles() *
-                                       run_.grid.tile_stride);
+    if (run_.stored_tiles() > 0) {
+      pass_.chunk =
+          arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.stored_tiles() * run_.grid.tile_stride);
     }
     each_way([&](GradientWay<Types>& way) {
       way.take_lasting(arena_);

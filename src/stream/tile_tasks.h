@@ -82,7 +82,7 @@ class TileTasks {
   // Returns the address of a tile's logits. Their gradients replace them: row k of the gradients begins at
   // row k of the logits, and its low terms, if any, follow it.
   Logit* logits(int64_t j, int64_t b, int64_t slot) const {
-    if (!keeps_logits_) return buffers_.slots[static_cast<size_t>(slot)].tile;
+    if (!pass_.run.stores(j)) return buffers_.slots[static_cast<size_t>(slot)].tile;
     return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
   }
   stats::GradientRows<Gradient> gradient(int64_t j, int64_t b, int64_t slot) const {
@@ -121,14 +121,16 @@ class TileTasks {
     return keeps_logits_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
   }
 
-  // Computes the logits of a tile in its slot.
+  // Computes the logits of a tile in its slot, unless they are stored, and gathers its rows there.
   void make_logits(int64_t j, int64_t b, int64_t slot) const {
     source::TileRows tile = {active_.blocks, block(b), gathered(b, slot)};
     // The sinks multiply the gathered states even if they were reordered for the logits.
     pass_.source.gather(*pass_.run.gemm, tile);
     tile.reordered = buffers_.reordered.of(b);
-    pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), logits(j, b, slot), grid_.tile_stride,
-                           pass_.multiplier(scratch().products));
+    if (!pass_.run.stores(j)) {
+      pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), logits(j, b, slot), grid_.tile_stride,
+                             pass_.multiplier(scratch().products));
+    }
     // The gradients have no padding rows, so the states that they are multiplied by must not have any either.
     pass_.source.close_holes(tile);
   }

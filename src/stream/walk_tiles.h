@@ -18,8 +18,7 @@
 namespace logitless::stream {
 
 /// Visits all tiles of one chunk's blocks, passes each to the folds of the walk, and combines their partials.
-/// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes
-/// them.
+/// Logits that are stored are in pass.chunk after the first walk; the second walk recomputes the others.
 template <class Types>
 class TileWalk {
  public:
@@ -33,7 +32,7 @@ class TileWalk {
     const size_t gemm_bytes = pass.source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
     threads_.resize(static_cast<size_t>(run.plan.threads));
     for (PerThread& thread : threads_) {
-      if (!run.keeps_logits()) thread.tile = arena.take<Logit>(pass.tile_elements());
+      if (run.stored_tiles() < grid.vocab_tiles()) thread.tile = arena.take<Logit>(pass.tile_elements());
       if (run.gather) thread.gathered = pass.source.take_gather_buffer(arena, grid.tile_rows);
       thread.products = pass.source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
       thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
@@ -69,7 +68,7 @@ class TileWalk {
 
  private:
   struct PerThread {
-    Logit* tile = nullptr;          // [tile_rows, tile_stride]; null if the logits are stored
+    Logit* tile = nullptr;          // [tile_rows, tile_stride]; null if all logits are stored
     source::GatherBuffer gathered;  // [tile_rows]
     source::Scratch products;
     Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
@@ -82,13 +81,14 @@ class TileWalk {
     const planning::RowBlock& block = blocks[static_cast<size_t>(b)];
     PerThread& mine = threads_[static_cast<size_t>(part.thread)];
     part.scratch = mine.row;
-    const bool has_logits = walk == fold::Walk::kSecond && run.keeps_logits();
     const source::TileRows rows = {run.blocks, block, mine.gathered, reordered_.of(b)};
     for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
-    if (!has_logits) pass_.source.gather(*run.gemm, rows);
-    for (int64_t j = grid.vocab_range_begin(part.vocab_range); j < grid.vocab_range_begin(part.vocab_range + 1); ++j) {
-      Logit* const data = run.keeps_logits() ? pass_.chunk_tile(block, blocks.front().tile_begin, j) : mine.tile;
-      if (!has_logits) {
+    const int64_t begin = grid.vocab_range_begin(part.vocab_range), end = grid.vocab_range_begin(part.vocab_range + 1);
+    const auto has_logits = [&](int64_t j) { return walk == fold::Walk::kSecond && run.stores(j); };
+    if (!has_logits(end - 1)) pass_.source.gather(*run.gemm, rows);
+    for (int64_t j = begin; j < end; ++j) {
+      Logit* const data = run.stores(j) ? pass_.chunk_tile(block, blocks.front().tile_begin, j) : mine.tile;
+      if (!has_logits(j)) {
         pass_.source.make_tile(rows, grid.first_entry(j), grid.entries(j), data, grid.tile_stride,
                                pass_.multiplier(mine.products));
       }
