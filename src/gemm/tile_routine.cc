@@ -33,7 +33,7 @@ constexpr int64_t kMostElements = 384 * 1024;
 constexpr int64_t kLeastColumns = 128;
 constexpr int64_t kBlockElements = kPanel * kPanel;
 
-// Returns the depth of panels. They divide k equally, up to a step.
+// Returns the depth of panels: the fewest equal ones that cover k, rounded up to whole steps.
 int64_t panel_depth(int64_t k) { return round_up(div_up(k, div_up(k, kMostDepth)), kStep); }
 
 int64_t panel_elements(int64_t depth) { return kPanel * round_up(depth, kStep); }

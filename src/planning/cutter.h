@@ -29,8 +29,8 @@ class Cutter {
   const Source& source() const { return source_; }
   /// The groups of the loss, if one pass may run.
   const RowGroups& groups() const { return groups_; }
-  /// Returns whether d_hidden accumulates into the caller's content. Adding every tile to it would round it
-  /// once per tile; separate sums are added only once.
+  /// Returns whether d_hidden is added to the caller's content. Its sums are then kept apart if they fit,
+  /// because the content would otherwise be rounded once per tile.
   bool wants_sums_apart() const;
 
   /// Returns whether rows have lists of their largest logits or of draws, whose size grows with the rows of a

@@ -17,7 +17,8 @@ struct Heads {
   const HeadMatrices* teacher = nullptr;
 };
 
-/// The properties of a rank's head and gradients that planning depends on. Types are numbers; -1: absent.
+/// The properties of a rank's head and gradients that planning depends on. Enumerations are integers; -1:
+/// absent.
 struct HeadTypes {
   int64_t entries = 0;  // on this rank
   struct Of {

@@ -67,8 +67,8 @@ struct CallOn {
 using HiddenCall = CallOn<HiddenProblem, GradientMatrices>;
 using LogitsCall = CallOn<LogitsProblem, LogitsGradient>;
 
-// Asks each way whether it can compute the gradients if the token gradients in the columns `filled` are not
-// zero.
+// Asks each gradient way whether it can compute this call's gradients, whose token gradients are zero except
+// in the columns `filled`.
 void ask_ways(const HiddenCall& call, const TokenLoss::GradsFilled& filled, bool keeps_expected_rows,
               planning::Computation& computation) {
   computation.workspace_of = &workspace_of_run;

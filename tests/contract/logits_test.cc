@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls on finished logits: their bits, budgets, non-finite rows, and messages.
+// Calls on finished logits: the same bits for every plan and team, budgets, non-finite rows, messages.
 #include <gtest/gtest.h>
 
 #include <cmath>

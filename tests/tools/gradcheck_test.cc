@@ -155,7 +155,7 @@ TEST_F(GradcheckTest, ATightGateFailsAlone) {
 
 TEST_F(GradcheckTest, AGateWithoutAFigureIsListedAsNotApplied) {
   EXPECT_EQ(check(kTiny, {"tolerances.dlogits_max_abs=1e-6"})["gates_not_applied"], json({"dlogits_max_abs"}));
-  // Because of cancelling terms it is not a gate, unless it is requested.
+  // Terms may cancel, so dlogits_max_rel is a gate only if it is requested.
   EXPECT_FALSE(gate_names(check(kLogits, {"label_smoothing=0.1"})).contains("dlogits_max_rel"));
   EXPECT_TRUE(gate_names(check(kLogits, {"label_smoothing=0.1", "tolerances.dlogits_max_rel=1e9"}))
                   .contains("dlogits_max_rel"));

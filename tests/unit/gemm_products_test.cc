@@ -263,7 +263,7 @@ TEST(Products, HaveTheSameBitsWhoeverCalls) {
   for (const gemm::Backend* backend : all_backends()) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       SCOPED_TRACE(std::string(backend->name()) + " " + name_of(dtype));
-      // Several blocks of rows, columns and depth; libraries on OpenMP have the larger blocks.
+      // Several blocks of rows, columns and depth; emulated backends have smaller ones.
       const Shape shape = is_emulated(backend) ? Shape{70, 130, 700} : Shape{130, 300, 2100};
       Case<float> product(*backend, dtype, dtype, shape, false, true);
       const std::vector<float> want = product.multiply(std::nullopt);

@@ -72,7 +72,7 @@ struct BenchRun {
 /// line, if a figure is missing or not a number.
 BenchRun read_run(const std::string& path);
 
-/// The same for a text in memory, which may have no point. `path` is for messages and the run's name.
+/// Reads a run from a text, which may have a header alone. `path` names the run, also in messages.
 BenchRun parse_run(const std::string& path, std::string_view text);
 
 /// Adds one line, given without its newline, to `run`. Number 1 is the header.

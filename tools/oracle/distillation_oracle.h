@@ -36,7 +36,7 @@ struct DivergenceFormula {
   double parameter = 0;
 };
 
-/// F, Σ min(s, t) and dF/da of one row.
+/// A row's divergence F, its overlap Σ min(s, t), and dF/da.
 struct DivergenceRow {
   double value = 0;
   double overlap = 0;
