@@ -52,8 +52,8 @@ struct ContextOptions {
   /// forward() returns expected rows (kExpectedRow), or another plan saves it a pass over the logits. A plan
   /// that cannot run (because of its budget or outputs) is an InvalidInput. On finished logits (logits.h)
   /// kOnePass reads the logits once, kTwoPass twice. A call that computes the logits of given ids alone
-  /// (PolicyLoss::kept, OutsideSet::kRenormalised, NormaliseOver::kSet) has a single plan, kTwoPass, and ignores
-  /// this option.
+  /// (PolicyLoss::kept, OutsideSet::kRenormalised, NormaliseOver::kSet) has a single plan, kTwoPass, and
+  /// ignores this option.
   PlanKind plan = PlanKind::kAuto;
   /// Rows of a logits tile; 0: the library chooses from the shape.
   int64_t row_tile = 0;
@@ -68,8 +68,8 @@ struct ContextOptions {
   /// - "amx" multiplies bfloat16 on the tile unit of Intel CPUs with kernels of this library, if Linux grants
   ///   the process its use.
   /// - "bfmmla" multiplies bfloat16 with an Arm instruction; it has never been timed on such a CPU.
-  /// - "onednn" is there if the build found oneDNN and this CPU has AMX or AMD's AVX512-BF16 (for bfloat16), or
-  ///   wider vectors than OpenBLAS's kernels use (for float32).
+  /// - "onednn" is there if the build found oneDNN and this CPU has AMX or AMD's AVX512-BF16 (for bfloat16),
+  ///   or wider vectors than OpenBLAS's kernels use (for float32).
   /// - "openblas" is OpenBLAS alone.
   ///
   /// All backends except "openblas" leave float32 to the faster of the two libraries, and float64 to
@@ -116,7 +116,7 @@ class LOGITLESS_API Context {
 /// Returns the valid values of ContextOptions::gemm_backend in this build, best first.
 LOGITLESS_API std::vector<std::string> gemm_backends();
 /// Returns the valid values of ContextOptions::simd_target on this CPU, best first ("plain" is always last).
-/// They are Highway's names: AVX3 is AVX-512, AVX3_ZEN4 and AVX3_SPR add bfloat16 and more, SCALAR has no vectors.
+/// They are Highway's names: AVX3 is AVX-512, AVX3_ZEN4 and AVX3_SPR add to it, SCALAR uses no vectors.
 LOGITLESS_API std::vector<std::string> simd_targets();
 
 }  // namespace logitless

@@ -32,9 +32,9 @@ enum class PlanKind {
 template <>
 inline constexpr std::array kNamesOf<PlanKind> = {"auto", "forward_only", "one_pass", "two_pass", "expected_row"};
 
-/// A plan does not depend on the number of threads, except for `threads`, `tiles_alive`, `stored_entries`
-/// and the sizes in bytes. It follows from shapes, types, active rows, requested outputs, ContextOptions, and the CPU's
-/// kernels and backends.
+/// A plan does not depend on the number of threads, except for `threads`, `tiles_alive`, `stored_entries` and
+/// the sizes in bytes. It follows from shapes, types, active rows, requested outputs, ContextOptions, and the
+/// CPU's kernels and backends.
 struct LOGITLESS_API Plan {
   PlanKind kind = PlanKind::kForwardOnly;  ///< the plan that runs; never kAuto
   int64_t tokens = 0;                      ///< N, including ignored rows
@@ -56,7 +56,7 @@ struct LOGITLESS_API Plan {
   int threads = 1;                         ///< threads that work, at most one per tile in memory
   int tiles_alive = 1;                     ///< logits tiles in memory at once
   /// Vocabulary entries whose logits are stored until their gradients are computed: in one pass all, in two
-  /// pass as many as the budget has room for if the library chose the plan. No bits depend on it.
+  /// pass all for which the budget has room, if the library chose the plan. No bits depend on it.
   int64_t stored_entries = 0;
   /// The most memory that the call allocates for tiles, widened tiles, gathered rows, accumulators and
   /// partial statistics. Per-token vectors and a few others are not included (docs/memory.md, "What is not

@@ -129,6 +129,8 @@ class Reference:
         def add(name, make):
             parts = g, x, w, b, model.a
             sizes = [None if part is None else np.abs(part) for part in parts]
+            if b is not None and not self.states:  # the terms of the whole matrix may cancel
+                sizes[2] = np.abs(model.rows(model.weight)) + abs(model.scale) * sizes[3] @ sizes[4]
             out[name] = make(*parts), make(*sizes), make(floor, *sizes[1:])
 
         add("d_hidden", lambda g, x, w, b, a: g @ w)
@@ -209,7 +211,8 @@ class Reference:
             lora = 0 if call.student.a is None else self.lora_unit
             bound = 6 * moved + (sums + 2 * unit + 2 * lora) * size + (64 * self.unit + sums) * np.max(size, initial=0)
             bound += floor + 4 * self.start * (self.unit + unit)
-            bound += 2.0**-24 if unit == UNITS["float16"] else 0  # subnormal numbers of float16
+            if unit == UNITS["float16"]:  # subnormal numbers; a LoRA's states have gradients of this type, too
+                bound += 2.0**-24 * (1 if call.student.a is None else 1 + tokens)
             if whole:
                 want, bound = self.whole_head(name, want), self.whole_head(name, bound)
             value = np.asarray(value, np.float64)

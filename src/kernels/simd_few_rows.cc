@@ -128,8 +128,8 @@ HWY_INLINE void store_sums(D d, hn::TFromD<D>* to, V v0, V v1, V v2, V v3, V v4,
   if constexpr (sizeof...(Others) > 0) store_sums(d, to + 8, others...);
 }
 
-// Multiplies a vector of row kRow of A by that of each entry, and adds the products to the row's sums, one per
-// entry.
+// Multiplies a vector of row kRow of A by one of each entry, and adds the products to the row's sums: one sum
+// per entry.
 template <size_t kRow, size_t kEntries, class D, class T, class Stored, size_t... I, class... V>
 HWY_INLINE void add_row(D d, const Block<T, Stored>& of, int64_t k, std::index_sequence<I...>, V&... sums) {
   const auto row = load_once(d, of.a + static_cast<int64_t>(kRow) * of.a_stride + k);

@@ -82,8 +82,8 @@ class Pilot {
     double weight;  // |G|² |x|²
   };
 
-  // What a pilot row adds, for one θ: to the variance of d_hidden if segments were drawn independently, and to
-  // the sums by which Hájek's formula corrects it.
+  // What a pilot row adds, for one θ: to the variance of d_hidden if segments were drawn independently, and
+  // to the sums by which Hájek's formula corrects it.
   struct Shared {
     double variance = 0;
     double weights = 0;

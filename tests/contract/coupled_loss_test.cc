@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses whose rows depend on each other get all rows of a group at once, in every plan that the library chooses.
+// Losses whose rows depend on each other get all rows of a group at once, in every plan that may run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
