@@ -55,7 +55,7 @@ std::string output_fault(const char* name, const DrawnCall& call, const GuardedT
   for (int64_t i = 0; i < got.count(); ++i) {
     const auto [exact, tolerance] = element_of(call, got, before, want, i);
     const double value = got.get(i);
-    if (std::isnan(exact) && std::isnan(value)) continue;
+    if (value == exact || (std::isnan(exact) && std::isnan(value))) continue;
     if (std::fabs(value - exact) <= tolerance) continue;
     if (std::isinf(value) && std::fabs(exact) + tolerance > largest_of(got.dtype())) continue;
     std::ostringstream text;
