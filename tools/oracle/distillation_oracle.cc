@@ -222,7 +222,8 @@ void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t 
   const double scale = o.loss_scale * token_weight;
   out.per_token_loss[i] = times(scale * weight, row.value);
   out.scale[i] = scale * weight / normaliser;
-  VectorXd d_capped = out.scale[i] / t * row.gradient;
+  const double of_row = out.scale[i] / t;
+  VectorXd d_capped = row.gradient.unaryExpr([&](double slope) { return times(of_row, slope); });
   if (o.hard_weight != 0) {
     const VectorXd hard = log_softmax(capped, o.hard_temperature);
     out.nll_scale[i] = scale * o.hard_weight / normaliser;
