@@ -101,9 +101,10 @@ using TensorOf = BasicTensor<std::conditional_t<std::is_const_v<T>, const void, 
 namespace detail {
 template <class T>
 constexpr DType dtype_of_view() {
-  static_assert(requires { DTypeOf<T>::value; },
-                "view() cannot tell this type's DType: for 16-bit numbers in another type, such as uint16_t, write "
-                "ConstTensor(pointer, DType::kBFloat16, {N, H}) or Tensor(...)");
+  static_assert(
+      requires { DTypeOf<T>::value; },
+      "view() cannot tell this type's DType: for 16-bit numbers in another type, such as uint16_t, write "
+      "ConstTensor(pointer, DType::kBFloat16, {N, H}) or Tensor(...)");
   return DTypeOf<T>::value;
 }
 }  // namespace detail
