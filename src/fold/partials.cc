@@ -157,7 +157,7 @@ void OutsidePartials::finish(int64_t row, int64_t place, stats::Columns& columns
   stats.outside_max[i] = folded.max;
   stats.outside[i] = folded.max;  // -inf if these entries have no mass
   if (!folded.defined()) return;
-  // The difference of two log-sums has no digits if the picks have little mass.
+  // If the picks have little mass, the difference of two log-sums loses its digits.
   double picks = 0;
   problem::for_each_distinct(problem(), row, [&](int64_t, int64_t pick, int64_t, int64_t) {
     picks += std::exp(stats.logp[static_cast<size_t>(pick)] * problem().logp_temperature(row));
