@@ -114,8 +114,7 @@ void make_consistent(DrawnCall& call) {
   // If two numbers are equal up to rounding, rounding decides which is larger. This happens for logits at the
   // cap, for probabilities of equal logits or logits with an offset, and for entropies near 0.
   const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
-  const bool pairs = call.task == PreferenceLoss::kName && call.values == Values::kOffset;
-  if (pairs || (compares && call.values == Values::kLarge)) call.softcap = 0;
+  if ((compares && call.values == Values::kLarge) || (pairs && call.values == Values::kOffset)) call.softcap = 0;
   const bool near = call.values == Values::kOffset || call.values == Values::kTies || call.values == Values::kWhole;
   if (compares && near) call.values = Values::kNormal;
   const auto sorts = [](const Option& option) { return option.first == "top_entropy_quantile"; };
