@@ -15,8 +15,7 @@ exclude the generation of answers, which both run with the model's own head.
 prints how far losses and other logged numbers of a patched trainer are from the plain one's: the largest difference,
 divided by the number's largest size, or by 0.01 if all its values are smaller. Then the largest difference of a
 parameter after the last step. Both trainers are also compared with a patched one whose models are float64. With
-`torchrun --nproc-per-node 2` in place of `python` ranks share the batches; a trainer that loads its model from a
-folder (grpo, rloo, gmpo, sdft, sdpo) runs on one rank only.
+`torchrun --nproc-per-node 2` in place of `python` ranks share the batches.
 """
 
 import argparse
@@ -255,6 +254,8 @@ def compare(options):
     from trl_trainers import CASES
 
     transformers.utils.logging.disable_progress_bar()
+    # Each rank loads models from its own folder, but save_pretrained() writes on rank 0 only.
+    transformers.PreTrainedModel.should_save_on_this_rank = lambda *_: True
     torch.set_num_threads(options.threads)
     show = print if os.environ.get("RANK", "0") == "0" else lambda *_, **__: None
     show(f"{options.steps} steps; loss, the log that differs most, parameters")

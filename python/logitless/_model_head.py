@@ -120,6 +120,11 @@ def unpatch_heads(model: Any) -> None:
 def read_lazily(model: Any) -> None:
     """Makes the model's head return LazyLogits, also in calls that are not fused."""
     head = fused_head(model)
+    if "forward" in vars(head):  # from transformers' tensor parallelism, which calls Linear's
+        warnings.warn(
+            "logitless: the head is tensor parallel: the logits are computed, and the loss is not fused",
+            stacklevel=4,
+        )
     if head._logitless_read is None:
         head._logitless_read = set()
 

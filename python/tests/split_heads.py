@@ -327,7 +327,8 @@ def of_trls_head(rank):
 
 
 def of_lazy_logits(rank, plain):
-    """A loss outside the model's call reads logits of a sharded head: they are computed, with one warning."""
+    """A loss outside the model's call reads logits of a sharded or tensor parallel head: they are computed, with one
+    warning."""
     inputs = inputs_of(rank)
     for split in (functools.partial(units, head="head"), unit_of_all):
         model = model_of("llama")
@@ -345,6 +346,10 @@ def of_lazy_logits(rank, plain):
         assert len(told) == 1 and told[0].startswith("logitless: FSDP shards the head,")
         want = plain["llama"]
         expect([(loss.detach(), gradients(model))], want[rank][0], mean(want), what="LazyLogits")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        read_lazily(by_transformers(model_of("llama")))
+    assert [str(w.message).startswith("logitless: the head is tensor parallel:") for w in told] == [True]
 
 
 def plain_results():
