@@ -1,11 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Measures the overhead of a repeated call from NumPy and from PyTorch: one row of 16 numbers, 16 logits.
-`build/release/bin/parts calls` measures it for C++.
+"""Measures the overhead of a repeated call from NumPy and from PyTorch, and whether memory grows: one row of
+16 numbers, 16 logits. `build/release/bin/parts calls` measures it for C++.
 
     python bench/repeated_calls.py
+    python bench/repeated_calls.py --calls 100000 --turns 10    # a million of each: does memory grow?
 """
 
 import argparse
+import resource
 import statistics
 import time
 
@@ -18,15 +20,19 @@ from torch.nn.functional import cross_entropy, linear
 HIDDEN = VOCAB = 16
 
 
-def microseconds(call, calls, turns):
-    """Return the median time per call over the turns, each of `calls` calls."""
+def measured(call, calls, turns):
+    """Return the median microseconds per call over the turns, each of `calls` calls, and by how many MiB the
+    largest resident memory of the process has grown since the first turn, which warms up."""
     found = []
-    for _ in range(turns + 1):  # the first one warms up
+    for turn in range(turns + 1):
         begin = time.perf_counter()
         for _ in range(calls):
             call()
         found.append((time.perf_counter() - begin) / calls * 1e6)
-    return statistics.median(found[1:])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts in KiB
+        if turn == 0:
+            warm = peak
+    return statistics.median(found[1:]), peak - warm
 
 
 def main():
@@ -55,7 +61,8 @@ def main():
             lambda: cross_entropy(linear(trained, trained_head), ids).backward(),
     }
     for name, call in calls.items():
-        print(f"{name:40}{microseconds(call, options.calls, options.turns):8.1f} us per call", flush=True)
+        time_of_call, growth = measured(call, options.calls, options.turns)
+        print(f"{name:40}{time_of_call:8.1f} us per call, memory + {growth:.1f} MiB", flush=True)
 
 
 if __name__ == "__main__":
