@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <span>
@@ -49,10 +50,27 @@ inline nb::dict columns_of(const TokenStats& stats, DType type) {
   return out;
 }
 
+// While it lives, the calling thread does not hold Python's lock. When Python has begun to exit, before 3.14 it
+// ends a thread that asks for the lock by unwinding its stack, and std::terminate() would end the process.
+// Such a thread (a daemon's) waits for the end of the process instead, as it does from 3.14 on.
+class Unlocked {
+ public:
+  Unlocked() = default;
+  ~Unlocked() {
+    while (!Py_IsInitialized()) pause();
+    PyEval_RestoreThread(state_);
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* const state_ = PyEval_SaveThread();
+};
+
 // Runs work without Python's lock. A callback acquires it again.
 template <class Work>
 auto unlocked(const Work& work) {
-  const nb::gil_scoped_release release;
+  const Unlocked unlocked;
   return work();
 }
 

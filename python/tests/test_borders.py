@@ -306,6 +306,21 @@ def test_an_interpreter_that_ends_with_live_graphs_is_silent():
     assert ended.stdout == "" and "leak" not in ended.stderr
 
 
+# The thread is inside a call when the interpreter ends.
+def test_an_interpreter_that_ends_during_a_daemons_call_is_silent():
+    program = (
+        "import threading, time\n"
+        "import logitless, numpy as np\n"
+        "x, w, y = np.ones((200, 64), np.float32), np.ones((4000, 64), np.float32), np.zeros(200, int)\n"
+        "def loop():\n"
+        "    while True: logitless.cross_entropy(x, w, y)\n"
+        "threading.Thread(target=loop, daemon=True).start()\n"
+        "time.sleep(0.2)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 def flags_of(function):
     """A function that calls `function` with flags (a mask or labels)."""
     hidden, weight, targets = batched()
