@@ -104,7 +104,7 @@ inline Outputs outputs_of(const SeededModel& model, const Caller& run, const Bac
 /// Expects the mean of each element over many seeds to be close to the exact one, relative to its own spread.
 /// Every pair should be drawn many times, so the model must not have peaked rows.
 inline void expect_unbiased(const SeededModel& model, const Caller& run, double theta, double most_kept = 0.5) {
-  constexpr int kSeeds = 1500;
+  constexpr int kSeeds = 4000;
   const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
   const size_t count = exact.values.size();
   std::vector<double> sums(count), squares(count);
