@@ -216,8 +216,10 @@ void Call::digest_problem() const {
   ranks::Meeting& meeting = *meeting_;
   meeting.digest([&](ranks::Digests& digests) {
     const StatsRequest& request = problem().request;
+    // Whether a divergence shares its softmax depends on temperatures, which a rank without tokens may lack.
+    const bool entropy = problem().divergence ? problem().divergence->entropy : request.entropy;
     digests.add("the call's statistics",
-                std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
+                std::string(entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
                     (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
                     (request.outside ? "outside " : "") + (request.square_sum ? "square_sum " : "") +
                     (problem().divergence ? "divergence " : "") +

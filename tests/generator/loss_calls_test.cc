@@ -27,6 +27,17 @@ DrawnCall call_of(const std::string& task, const Options& options = {}) {
   return call;
 }
 
+// The entropy of a divergence that has a softmax of its own, because of temperatures. A rank without tokens
+// has none.
+TEST(NamedLossCalls, OfARankWithoutTokens) {
+  DrawnCall call;
+  call.task = "distillation_loss";
+  call.options = {{"hard_weight", "0.25"}, {"want_entropy", "true"}};
+  call.packed = call.temperatures = true;
+  call.data_ranks = 2;
+  expect_right(call);
+}
+
 TEST(NamedLossCalls, OfRareSettings) {
   for (const char* const task : {"cross_entropy", "soft_cross_entropy", "distillation_loss", "set_distillation_loss"}) {
     for (const char* const mean_over : {"tokens", "sequences", "sequence_means", "token_weights"}) {
