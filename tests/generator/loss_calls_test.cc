@@ -27,8 +27,8 @@ DrawnCall call_of(const std::string& task, const Options& options = {}) {
   return call;
 }
 
-// The entropy of a divergence that has a softmax of its own, because of temperatures. A rank without tokens
-// has none.
+// With temperatures, the divergence and the cross-entropy have different softmaxes. A rank without tokens
+// does not have temperatures.
 TEST(NamedLossCalls, OfARankWithoutTokens) {
   DrawnCall call;
   call.task = "distillation_loss";
