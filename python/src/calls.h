@@ -50,18 +50,21 @@ inline nb::dict columns_of(const TokenStats& stats, DType type) {
   return out;
 }
 
-// While it lives, the calling thread does not hold Python's lock. When Python has begun to exit, before 3.14 it
-// ends a thread that asks for the lock by unwinding its stack, and std::terminate() would end the process.
-// Such a thread (a daemon's) waits for the end of the process instead, as it does from 3.14 on.
-class Unlocked {
+// While it lives, the calling thread does not hold Python's lock. Before 3.14, a Python that exits ends each
+// thread that asks for the lock with pthread_exit(), which unwinds the thread's stack. In a destructor that
+// would end the process. The thread, a daemon's, waits here for the end of the process, as it does from 3.14 on.
+class WithoutLock {
  public:
-  Unlocked() = default;
-  ~Unlocked() {
-    while (!Py_IsInitialized()) pause();
-    PyEval_RestoreThread(state_);
+  WithoutLock() = default;
+  ~WithoutLock() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {  // of pthread_exit(): Python itself is written in C
+      while (true) pause();
+    }
   }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
+  WithoutLock(const WithoutLock&) = delete;
+  WithoutLock& operator=(const WithoutLock&) = delete;
 
  private:
   PyThreadState* const state_ = PyEval_SaveThread();
@@ -70,7 +73,7 @@ class Unlocked {
 // Runs work without Python's lock. A callback acquires it again.
 template <class Work>
 auto unlocked(const Work& work) {
-  const Unlocked unlocked;
+  const WithoutLock without_lock;
   return work();
 }
 
