@@ -79,7 +79,7 @@ void make_consistent(DrawnCall& call) {
     if (!whole && call.values == Values::kWhole) call.values = Values::kNormal;
   }
   if (call.finished) {
-    call.lora_rank = call.softcap = 0;
+    call.lora_rank = 0, call.softcap = 0;
     call.vocab_ids = call.bias = call.head_transposed = false;
     call.slices = call.vocab_ranks = 1;
     call.backward = BackwardMode::kExact;
